@@ -1,0 +1,32 @@
+# Everything runs in .venv, which each target makes or updates by itself.
+VENV   := .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test lint format bench clean
+.DEFAULT_GOAL := demo
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+demo: $(READY)  ## Optimise noisy Branin; print the recommendation, draw the picture
+	$(BIN)/python examples/branin.py
+
+test: $(READY)  ## All tests of the core
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## Format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .bench build dist
