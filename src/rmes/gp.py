@@ -1,0 +1,360 @@
+"""Exact Gaussian-process regression: evidence, posterior, moments, all with gradients.
+
+Notation (n rows of data, d coordinates, S settings of the hyperparameters):
+
+    ℓ, v, τ²   length-scales (S, d), signal variance (S,), inferred noise variance (S,)
+    K          v κ(X, X) + b² + diag(noise), (S, n, n); b² is the prior variance of the mean
+    L          Cholesky factor of K;  L⁻¹ is kept, since moments then cost matrix products only
+    α          K⁻¹ y, (S, n)
+
+A constant mean with prior N(0, b²) is integrated out exactly by adding b² to the kernel; b = 0 is
+the zero mean of the paper. Every posterior carries S settings, one of them or several to
+average over: settings first, points next, coordinates last.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+
+from rmes.kernels import MATERN52, Kernel, squared_distances
+from rmes.measurements import LOG_TWO_PI, Data
+
+Array = NDArray[np.float64]
+
+# The least noise variance in units of the signal variance. Below it the factor of K is rounding
+# error: the smallest eigenvalues of a smooth kernel on n = 1000 points are about n ε ≈ 2e-13.
+NOISE_FLOOR = 1e-9
+
+
+class LogNormal(NamedTuple):
+    """A log-normal prior: median and standard deviation of the logarithm (inf: flat)."""
+
+    median: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is assumed before any measurement.
+
+    The defaults suit standardised y on the unit cube. `paper` gives the paper's protocol.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    mean_variance : float
+        Prior variance b² of the constant mean; 0 is a zero mean.
+    length_scale, signal_variance, noise_variance : LogNormal
+        Priors. The median of the length-scales grows with √d, as distances do.
+    """
+
+    kernel: Kernel = MATERN52
+    mean_variance: float = 1.0
+    length_scale: LogNormal = LogNormal(0.4, 1.0)
+    signal_variance: LogNormal = LogNormal(1.0, 1.0)
+    noise_variance: LogNormal = LogNormal(0.03, 2.0)
+
+    @staticmethod
+    def paper(kernel: Kernel) -> "Model":
+        """Zero mean and flat priors: fitting is maximum likelihood within the bounds."""
+        flat = LogNormal(1.0, np.inf)
+        return Model(kernel, 0.0, flat, flat, flat)
+
+
+# The box of log hyperparameters: length-scales, signal variance, noise variance. Beyond it the
+# model is white noise or a constant, and a factor more changes nothing that can be measured.
+_BOUNDS = np.log([[5e-3, 2e2], [1e-4, 1e4], [1e-8, 1e2]])
+
+
+def bounds(data: Data) -> tuple[Array, Array]:
+    """Bounds (p,), (p,) of the log hyperparameters: d length-scales, signal, and noise if free."""
+    kinds = [0] * data.x.shape[1] + [1] + [2] * data.infers_noise
+    return _BOUNDS[kinds, 0], _BOUNDS[kinds, 1]
+
+
+def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
+    """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
+    d = data.x.shape[1]
+    priors = [model.length_scale] * d + [model.signal_variance, model.noise_variance]
+    priors = priors[: theta.shape[1]]
+    center = np.log([prior.median for prior in priors])
+    center[:d] += 0.5 * np.log(d)
+    precision = np.array([prior.spread for prior in priors]) ** -2.0
+    offset = theta - center
+    return -0.5 * (offset**2) @ precision, -offset * precision
+
+
+def log_evidence(model: Model, data: Data, theta: Array) -> float:
+    """Log marginal likelihood at one vector of log hyperparameters; -inf where K is singular."""
+    factor, _, _ = _factor(model, data, theta)
+    if factor is None:
+        return -np.inf
+    alpha, _ = dpotrs(factor, data.y, lower=1)
+    return _log_likelihood(data, theta, factor, alpha)
+
+
+def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[float, Array]:
+    """`log_evidence` and its gradient (p,) (Rasmussen & Williams 2006, eq. 5.9)."""
+    d = data.x.shape[1]
+    factor, correlation, slope = _factor(model, data, theta)
+    if factor is None:
+        return -np.inf, np.zeros_like(theta)
+    alpha, _ = dpotrs(factor, data.y, lower=1)
+    value = _log_likelihood(data, theta, factor, alpha)
+    signal = np.exp(theta[d])
+
+    inverse, _ = dpotri(factor, lower=1)  # lower triangle; the upper one stays 0
+    weight = np.tril(np.outer(alpha, alpha)) - inverse  # lower triangle of αα' - K⁻¹
+    diagonal = np.diagonal(weight)
+    gradient = np.empty_like(theta)
+    # Σ_ij W_ij S_ij (z_i - z_j)² over both triangles, one matrix product instead of d
+    z = data.x / np.exp(theta[:d])
+    slope *= weight
+    spread = np.einsum("ij->i", slope) + np.einsum("ij->j", slope)
+    gradient[:d] = -2.0 * signal * (spread @ (z * z) - 2.0 * np.einsum("id,id->d", z, slope @ z))
+    floor = data.known < NOISE_FLOOR * signal
+    if data.infers_noise:
+        noise = np.exp(theta[d + 1]) * data.share
+        floor &= noise < NOISE_FLOOR * signal
+        gradient[d + 1] = 0.5 * (diagonal[~floor] @ noise[~floor])
+        gradient[d + 1] += 0.5 * (data.scatter * np.exp(-theta[d + 1]) - data.repeats)
+    correlation *= weight
+    gradient[d] = signal * (
+        np.sum(correlation) - 0.5 * np.sum(diagonal) + 0.5 * NOISE_FLOOR * np.sum(diagonal[floor])
+    )
+    return value, gradient
+
+
+def _factor(model: Model, data: Data, theta: Array) -> tuple[Array | None, Array, Array]:
+    """Cholesky factor of K (lower, clean), κ and dκ/ds, (n, n); None where K is singular."""
+    d = data.x.shape[1]
+    z = data.x / np.exp(theta[:d])
+    correlation, slope = model.kernel.value_and_slope(_training_distances(z))
+    signal = np.exp(theta[d])
+    covariance = signal * correlation
+    if model.mean_variance:
+        covariance += model.mean_variance
+    noise = np.exp(theta[d + 1]) if data.infers_noise else 0.0
+    covariance.flat[:: data.size + 1] += _row_noise(data, signal, noise)
+    factor, info = dpotrf(covariance.T, lower=1, clean=1, overwrite_a=1)
+    return (factor if info == 0 else None), correlation, slope
+
+
+def _training_distances(z: Array) -> Array:
+    s = squared_distances(z, z)
+    s.flat[:: len(z) + 1] = 0.0
+    return s
+
+
+def _row_noise(data: Data, signal: Array, noise: Array | float) -> Array:
+    """Noise variance of each row, at least NOISE_FLOOR of the signal variance."""
+    return np.maximum(data.known + noise * data.share, NOISE_FLOOR * signal)
+
+
+def _log_likelihood(data: Data, theta: Array, factor: Array, alpha: Array) -> float:
+    value = -0.5 * (data.y @ alpha) - np.sum(np.log(np.diagonal(factor)))
+    value += data.constant - 0.5 * data.size * LOG_TWO_PI
+    if data.repeats:  # what merged repeats say about the noise
+        value -= 0.5 * (data.repeats * theta[-1] + data.scatter * np.exp(-theta[-1]))
+    return float(value)
+
+
+class Moments(NamedTuple):
+    """What the model says at m points: mean and variance (S, m), their gradients (S, m, d)."""
+
+    mean: Array
+    variance: Array
+    mean_gradient: Array
+    variance_gradient: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Gaussian processes given data, one for each of S settings. Made by `posterior`.
+
+    Attributes
+    ----------
+    model : Model
+    x : (n, d) array
+    y : (S, n) array
+    length_scales : (S, d) array
+    signal_variance : (S,) array
+    noise_variance : (S,) array
+        Inferred noise variance of a single measurement; 0 where all noise is known.
+    row_noise : (S, n) array
+        Noise variance of each row of y.
+    inverse_factor : (S, n, n) array
+        L⁻¹, lower triangular.
+    alpha : (S, n) array
+    """
+
+    model: Model
+    x: Array
+    y: Array
+    length_scales: Array
+    signal_variance: Array
+    noise_variance: Array
+    row_noise: Array
+    inverse_factor: Array
+    alpha: Array
+
+    @property
+    def settings(self) -> int:
+        """S."""
+        return len(self.signal_variance)
+
+    @property
+    def prior_variance(self) -> Array:
+        """Variance (S,) of the process before any data."""
+        return self.signal_variance + self.model.mean_variance
+
+    def covariance_with_data(self, x: Array) -> Array:
+        """Prior covariance (S, m, n) of the process at x (m, d) with the process at the data."""
+        k = self.model.kernel.value(self._distances(x))
+        k *= self.signal_variance[:, None, None]
+        k += self.model.mean_variance
+        return k
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Mean and variance (S, m) of the process at x (m, d) (paper, eq. 1)."""
+        k = self.covariance_with_data(x)
+        mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
+        return mean, self._variance(np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2)))
+
+    def moments(self, x: Array) -> Moments:
+        """Mean and variance of the process at x (m, d) with their gradients in x."""
+        kernel, slope = self.model.kernel.value_and_slope(self._distances(x))
+        signal = self.signal_variance[:, None, None]
+        k = signal * kernel
+        k += self.model.mean_variance
+        mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
+        half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))  # (L⁻¹k)'
+        variance = self._variance(half)
+        slope *= 2.0 * signal  # dk/dx_i = slope (x_i - X_i) / ℓ_i²
+        by_mean = slope * self.alpha[:, None, :]
+        by_variance = np.matmul(half, self.inverse_factor)  # (K⁻¹k)'
+        by_variance *= slope
+        by_variance *= -2.0
+        return Moments(mean, variance, self._pull_back(by_mean, x), self._pull_back(by_variance, x))
+
+    def joint(self, x: Array) -> tuple[Array, Array]:
+        """Mean (S, m) and full covariance (S, m, m) of the process at x (m, d)."""
+        z = x / self.length_scales[:, None, :]
+        k = self.covariance_with_data(x)
+        half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))
+        prior = self.signal_variance[:, None, None] * self.model.kernel.value(
+            squared_distances(z, z)
+        )
+        covariance = prior + self.model.mean_variance - half @ np.swapaxes(half, 1, 2)
+        return np.matmul(k, self.alpha[:, :, None])[..., 0], covariance
+
+    def condition(self, x: Array, y: Array, noise_variance: Array) -> "Posterior":
+        """Return the posterior after q more measurements, by appending to the factors.
+
+        Parameters
+        ----------
+        x : (q, d) array
+        y, noise_variance : (q,) or (S, q) array
+        """
+        n, q, s = len(self.x), len(x), self.settings
+        y = np.broadcast_to(y, (s, q))
+        noise = np.maximum(
+            np.broadcast_to(noise_variance, (s, q)), NOISE_FLOOR * self.signal_variance[:, None]
+        )
+        z = x / self.length_scales[:, None, :]
+        k = self.covariance_with_data(x)
+        half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))  # (S, q, n)
+        corner = self.signal_variance[:, None, None] * self.model.kernel.value(
+            squared_distances(z, z)
+        )
+        corner += self.model.mean_variance - half @ np.swapaxes(half, 1, 2)
+        corner[:, np.arange(q), np.arange(q)] += noise
+        inverse = np.zeros((s, n + q, n + q))
+        inverse[:, :n, :n] = self.inverse_factor
+        for row in range(s):  # [[L, 0], [B, C]]⁻¹ = [[L⁻¹, 0], [-C⁻¹ B L⁻¹, C⁻¹]]
+            below, info = dpotrf(corner[row].T, lower=1, clean=1)
+            if info:
+                raise np.linalg.LinAlgError(_singular(self.signal_variance[row], noise[row].min()))
+            below_inverse, _ = dtrtri(below, lower=1)
+            inverse[row, n:, n:] = below_inverse
+            inverse[row, n:, :n] = -below_inverse @ half[row] @ self.inverse_factor[row]
+        return _assemble(
+            self.model,
+            np.concatenate([self.x, x]),
+            np.concatenate([self.y, y], axis=1),
+            (self.length_scales, self.signal_variance, self.noise_variance),
+            np.concatenate([self.row_noise, noise], axis=1),
+            inverse,
+        )
+
+    def select(self, settings: NDArray[np.intp]) -> "Posterior":
+        """Return the posterior of some of the settings."""
+        return Posterior(
+            self.model,
+            self.x,
+            self.y[settings],
+            self.length_scales[settings],
+            self.signal_variance[settings],
+            self.noise_variance[settings],
+            self.row_noise[settings],
+            self.inverse_factor[settings],
+            self.alpha[settings],
+        )
+
+    def _distances(self, x: Array) -> Array:
+        scales = self.length_scales[:, None, :]
+        return squared_distances(x / scales, self.x / scales)
+
+    def _variance(self, half: Array) -> Array:
+        prior = self.prior_variance[:, None]
+        variance = prior - np.einsum("smn,smn->sm", half, half)
+        # Rounding leaves an error of about 1e-16 times the prior variance; a variance is positive.
+        return np.asarray(np.maximum(variance, 1e-14 * prior))
+
+    def _pull_back(self, weights: Array, x: Array) -> Array:
+        """Σ_j weights_j (x - X_j) / ℓ², without forming the differences: (S, m, d)."""
+        total = np.einsum("smn->sm", weights)[..., None] * x
+        total -= np.matmul(weights, self.x)
+        return np.asarray(total / (self.length_scales**2)[:, None, :])
+
+
+def posterior(model: Model, data: Data, theta: Array) -> Posterior:
+    """Condition the process on data, for each of the log hyperparameters theta (S, p)."""
+    d, n = data.x.shape[1], data.size
+    inverse = np.empty((len(theta), n, n))
+    noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
+    signals = np.exp(theta[:, d])
+    row_noise = np.empty((len(theta), n))
+    for row, setting in enumerate(theta):
+        row_noise[row] = _row_noise(data, signals[row], noises[row])
+        factor, _, _ = _factor(model, data, setting)
+        if factor is None:
+            raise np.linalg.LinAlgError(_singular(signals[row], row_noise[row].min()))
+        inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
+    hyperparameters = (np.exp(theta[:, :d]), signals, noises)
+    y = np.broadcast_to(data.y, (len(theta), n))
+    return _assemble(model, data.x, y, hyperparameters, row_noise, inverse)
+
+
+def _assemble(
+    model: Model,
+    x: Array,
+    y: Array,
+    hyperparameters: tuple[Array, Array, Array],
+    row_noise: Array,
+    inverse: Array,
+) -> Posterior:
+    white = np.matmul(inverse, y[:, :, None])
+    alpha = np.matmul(np.swapaxes(inverse, 1, 2), white)[..., 0]
+    return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha)
+
+
+def _singular(signal: float, noise: float) -> str:
+    return (
+        f"the covariance of the data is not positive definite (signal variance {signal:.3g}, "
+        f"least noise variance {noise:.3g}): points that nearly coincide need noise above "
+        f"{1e-12 * signal:.1g}"
+    )

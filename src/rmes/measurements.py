@@ -1,0 +1,119 @@
+"""Measurements as the model sees them: exact repeats merged into sufficient statistics."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+LOG_TWO_PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Measurements, exact repeats merged into sufficient statistics.
+
+    Attributes
+    ----------
+    x : (n, d) array
+        Distinct points of the unit cube (a point measured with known and with unknown noise
+        keeps two rows).
+    y : (n,) array
+        Precision-weighted mean of the measurements of a row.
+    known : (n,) array
+        Variance of y where the noise was given, else 0.
+    share : (n,) array
+        1 / repeats where the noise is to be inferred, else 0: row i has the noise variance
+        known_i + τ² share_i.
+    repeats : int
+        Measurements with inferred noise beyond the first of their row.
+    scatter : float
+        Sum of their squared deviations from the mean of their row.
+    constant : float
+        What merging took out of the log-evidence and no hyperparameter changes.
+    """
+
+    x: Array
+    y: Array
+    known: Array
+    share: Array
+    repeats: int
+    scatter: float
+    constant: float
+
+    @property
+    def infers_noise(self) -> bool:
+        """Whether some measurement came without the size of its noise."""
+        return bool(np.any(self.share > 0.0))
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+
+def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Data:
+    """Check measurements and merge exact repeats; the likelihood stays what it was.
+
+    Parameters
+    ----------
+    x : (n, d) array-like
+        Points of the unit cube.
+    y : (n,) array-like
+    noise_variance : None, number or (n,) array-like
+        Known variance of each measurement; NaN or None where it is to be inferred.
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
+        raise ValueError(f"x must be (n, d) and y (n,), not {x.shape} and {y.shape}")
+    if not len(y):
+        raise ValueError("there is no measurement to learn from: x and y are empty")
+    if not np.all(np.isfinite(x)) or not np.all(np.isfinite(y)):
+        raise ValueError("x and y must be finite; they hold NaN or infinity")
+    if np.any(x < 0.0) or np.any(x > 1.0):
+        raise ValueError(f"x must lie in the unit cube, not in [{x.min()}, {x.max()}]")
+    given = np.nan if noise_variance is None else noise_variance
+    variance = np.array(np.broadcast_to(np.asarray(given, dtype=float), y.shape))
+    if np.any(variance < 0.0) or np.any(np.isinf(variance)):
+        raise ValueError(f"noise variances must be finite and not negative: {variance}")
+
+    unknown = np.isnan(variance)
+    key = np.column_stack([x, unknown])
+    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))  # rows keep the order in which they first appeared
+    group = rank[group.ravel()]
+    first = np.sort(first)
+    if len(first) == len(y):
+        known = np.where(unknown, 0.0, variance)
+        return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0)
+
+    rows = len(first)
+    count = np.bincount(group, minlength=rows)
+    exact = np.zeros(rows, dtype=bool)
+    exact[group[variance == 0.0]] = True  # an exact value outweighs all noisy ones of its row
+    weight = np.where(unknown, 1.0, 0.0)
+    with np.errstate(divide="ignore"):
+        weight = np.where(unknown, 1.0, np.where(exact[group], variance == 0.0, 1.0 / variance))
+    total = np.bincount(group, weight, rows)
+    mean = np.bincount(group, weight * y, rows) / total
+    deviation = (y - mean[group]) ** 2
+    row_unknown = unknown[first]
+    known = np.where(row_unknown | exact, 0.0, 1.0 / total)
+    noisy = ~unknown & ~exact[group]
+    # log Π N(y_j; f, v_j) - log N(mean; f, 1 / total), which does not depend on f
+    constant = -0.5 * float(np.sum(deviation[noisy] / variance[noisy]))
+    constant -= 0.5 * float(np.sum(np.log(variance[noisy]) + LOG_TWO_PI))
+    merged = ~row_unknown & ~exact
+    constant += 0.5 * float(np.sum(np.log(known[merged]) + LOG_TWO_PI))
+    repeats = int(np.sum(count[row_unknown] - 1))
+    constant -= 0.5 * float(np.sum(np.log(count[row_unknown]))) + 0.5 * repeats * LOG_TWO_PI
+    return Data(
+        x=x[first],
+        y=mean,
+        known=known,
+        share=np.where(row_unknown, 1.0 / count, 0.0),
+        repeats=repeats,
+        scatter=float(np.sum(deviation[unknown])),
+        constant=constant,
+    )
