@@ -2,7 +2,8 @@
 
 Both are functions of one number, the scaled squared distance s = Σ_i ((x_i - x'_i) / ℓ_i)².
 Derivatives in x and in log ℓ follow from dκ/ds by the chain rule, and dκ/ds is smooth at
-s = 0 for both, so nothing here divides by a distance.
+s = 0 for both, so nothing here divides by a distance. Gradients and Hessians of the process have
+covariances with dκ/ds to d³κ/ds³ in them (`slopes`).
 """
 
 from collections.abc import Callable
@@ -30,12 +31,16 @@ class Kernel:
     frequencies : callable
         Uniform numbers (count, d + 1) -> draws (count, d) from the spectral density for unit
         length-scales (Bochner); the last column drives the scale mixture where there is one.
+    slopes : callable
+        s -> (κ, dκ/ds, d²κ/ds², d³κ/ds³). The third may diverge like s^(-1/2) at 0, where 0
+        stands for it: it only ever multiplies terms of the order s^(3/2), whose limit is 0.
     """
 
     name: str
     value: Callable[[Array], Array]
     value_and_slope: Callable[[Array], tuple[Array, Array]]
     frequencies: Callable[[Array], Array]
+    slopes: Callable[[Array], tuple[Array, Array, Array, Array]]
 
 
 def _squared_exponential(s: Array) -> Array:
@@ -45,6 +50,11 @@ def _squared_exponential(s: Array) -> Array:
 def _squared_exponential_slope(s: Array) -> tuple[Array, Array]:
     value = np.exp(-0.5 * s)
     return value, -0.5 * value
+
+
+def _squared_exponential_slopes(s: Array) -> tuple[Array, Array, Array, Array]:
+    value = np.exp(-0.5 * s)
+    return value, -0.5 * value, 0.25 * value, -0.125 * value
 
 
 def _squared_exponential_frequencies(uniform: Array) -> Array:
@@ -63,6 +73,14 @@ def _matern52_slope(s: Array) -> tuple[Array, Array]:
     return linear + decay * s * (5.0 / 3.0), linear * (-5.0 / 6.0)
 
 
+def _matern52_slopes(s: Array) -> tuple[Array, Array, Array, Array]:
+    a = np.sqrt(5.0 * s)
+    decay = np.exp(-a)
+    linear = decay * (1.0 + a)
+    third = np.divide(decay * (-125.0 / 24.0), a, out=np.zeros_like(a), where=a > 0.0)
+    return linear + decay * s * (5.0 / 3.0), linear * (-5.0 / 6.0), decay * (25.0 / 12.0), third
+
+
 def _matern52_frequencies(uniform: Array) -> Array:
     normal = ndtri(uniform[:, :-1])
     chi_square = 2.0 * gammaincinv(2.5, uniform[:, -1:])  # 5 degrees of freedom
@@ -74,8 +92,9 @@ SQUARED_EXPONENTIAL = Kernel(
     _squared_exponential,
     _squared_exponential_slope,
     _squared_exponential_frequencies,
+    _squared_exponential_slopes,
 )
-MATERN52 = Kernel("matern52", _matern52, _matern52_slope, _matern52_frequencies)
+MATERN52 = Kernel("matern52", _matern52, _matern52_slope, _matern52_frequencies, _matern52_slopes)
 
 
 def squared_distances(a: Array, b: Array) -> Array:
