@@ -48,7 +48,7 @@ def fit(
     scales, little noise and short scales). A warm one climbs from the better of the last optimum
     and the last samples, and moves the samples by a few Metropolis steps.
     """
-    low, high = bounds(data)
+    low, high = bounds(model, data)
     width = high - low
 
     def objective(unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
@@ -105,13 +105,13 @@ _COLD_STEPS, _WARM_STEPS = 6, 2
 
 def _cold_starts(model: Model, data: Data) -> Array:
     """Settings from which the modes of the likelihood are found, (starts, p)."""
-    d = data.x.shape[1]
+    low, high = bounds(model, data)
+    d = len(low) - 1 - data.infers_noise
     root = np.sqrt(d)
     variance = float(np.var(data.y)) or 1.0
     scales = [0.4 * root, 0.15 * root, 2.0 * root, 0.4 * root]
     noises = [0.03 * variance, 1e-3 * variance, 0.5 * variance, 1e-4 * variance]
     signals = [variance, variance, 0.5 * variance, 2.0 * variance]
-    low, high = bounds(data)
     starts = [
         [np.log(scale)] * d + [np.log(signal)] + [np.log(noise)] * data.infers_noise
         for scale, noise, signal in zip(scales, noises, signals, strict=True)

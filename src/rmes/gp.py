@@ -49,6 +49,9 @@ class Model:
         Prior variance b² of the constant mean; 0 is a zero mean.
     length_scale, signal_variance, noise_variance : LogNormal
         Priors. The median of the length-scales grows with √d, as distances do.
+    groups : tuple of int
+        The length-scale that each column of x uses, numbered from 0; () gives each its own. The
+        columns of a category share one.
     """
 
     kernel: Kernel = MATERN52
@@ -56,6 +59,11 @@ class Model:
     length_scale: LogNormal = LogNormal(0.4, 1.0)
     signal_variance: LogNormal = LogNormal(1.0, 1.0)
     noise_variance: LogNormal = LogNormal(0.03, 2.0)
+    groups: tuple[int, ...] = ()
+
+    def scales(self, columns: int) -> NDArray[np.intp]:
+        """Which length-scale each of the columns of x uses."""
+        return np.array(self.groups) if self.groups else np.arange(columns)
 
     @staticmethod
     def paper(kernel: Kernel) -> "Model":
@@ -69,15 +77,20 @@ class Model:
 _BOUNDS = np.log([[5e-3, 2e2], [1e-4, 1e4], [1e-8, 1e2]])
 
 
-def bounds(data: Data) -> tuple[Array, Array]:
-    """Bounds (p,), (p,) of the log hyperparameters: d length-scales, signal, and noise if free."""
-    kinds = [0] * data.x.shape[1] + [1] + [2] * data.infers_noise
+def bounds(model: Model, data: Data) -> tuple[Array, Array]:
+    """Bounds (p,), (p,) of the log hyperparameters: length-scales, signal, and noise if free."""
+    kinds = [0] * _length_scales(model, data) + [1] + [2] * data.infers_noise
     return _BOUNDS[kinds, 0], _BOUNDS[kinds, 1]
+
+
+def _length_scales(model: Model, data: Data) -> int:
+    """Number of length-scales."""
+    return max(model.groups) + 1 if model.groups else data.x.shape[1]
 
 
 def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
-    d = data.x.shape[1]
+    d = _length_scales(model, data)
     priors = [model.length_scale] * d + [model.signal_variance, model.noise_variance]
     priors = priors[: theta.shape[1]]
     center = np.log([prior.median for prior in priors])
@@ -89,7 +102,7 @@ def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
 
 def log_evidence(model: Model, data: Data, theta: Array) -> float:
     """Log marginal likelihood at one vector of log hyperparameters; -inf where K is singular."""
-    factor, _, _ = _factor(model, data, theta)
+    factor = _factor(model, data, theta, model.kernel.value(_distances(model, data, theta)))
     if factor is None:
         return -np.inf
     alpha, _ = dpotrs(factor, data.y, lower=1)
@@ -98,55 +111,59 @@ def log_evidence(model: Model, data: Data, theta: Array) -> float:
 
 def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[float, Array]:
     """`log_evidence` and its gradient (p,) (Rasmussen & Williams 2006, eq. 5.9)."""
-    d = data.x.shape[1]
-    factor, correlation, slope = _factor(model, data, theta)
+    d = _length_scales(model, data)
+    correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta))
+    factor = _factor(model, data, theta, correlation)
     if factor is None:
         return -np.inf, np.zeros_like(theta)
     alpha, _ = dpotrs(factor, data.y, lower=1)
     value = _log_likelihood(data, theta, factor, alpha)
     signal = np.exp(theta[d])
 
-    inverse, _ = dpotri(factor, lower=1)  # lower triangle; the upper one stays 0
-    weight = np.tril(np.outer(alpha, alpha)) - inverse  # lower triangle of αα' - K⁻¹
-    diagonal = np.diagonal(weight)
+    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper one stays 0
+    weight = np.multiply.outer(alpha, alpha)  # becomes αα' - K⁻¹
+    weight -= inverse.T
+    weight -= inverse
+    diagonal = np.einsum("ii->i", weight)
+    diagonal += np.einsum("ii->i", inverse)
     gradient = np.empty_like(theta)
-    # Σ_ij W_ij S_ij (z_i - z_j)² over both triangles, one matrix product instead of d
-    z = data.x / np.exp(theta[:d])
+    # ½ Σ_ij W_ij dK_ij/dlog ℓ, dK_ij = -2 v κ'_ij (z_i - z_j)²: one product instead of d
+    scales = model.scales(data.x.shape[1])
+    z = data.x / np.exp(theta[scales])
     slope *= weight
-    spread = np.einsum("ij->i", slope) + np.einsum("ij->j", slope)
-    gradient[:d] = -2.0 * signal * (spread @ (z * z) - 2.0 * np.einsum("id,id->d", z, slope @ z))
+    by_column = np.einsum("ij->i", slope) @ (z * z) - np.einsum("id,id->d", z, slope @ z)
+    by_column *= -2.0 * signal
+    gradient[:d] = np.bincount(scales, by_column, d) if model.groups else by_column
     floor = data.known < NOISE_FLOOR * signal
     if data.infers_noise:
         noise = np.exp(theta[d + 1]) * data.share
         floor &= noise < NOISE_FLOOR * signal
         gradient[d + 1] = 0.5 * (diagonal[~floor] @ noise[~floor])
         gradient[d + 1] += 0.5 * (data.scatter * np.exp(-theta[d + 1]) - data.repeats)
-    correlation *= weight
-    gradient[d] = signal * (
-        np.sum(correlation) - 0.5 * np.sum(diagonal) + 0.5 * NOISE_FLOOR * np.sum(diagonal[floor])
-    )
+    by_signal = np.einsum("ij,ij->", correlation, weight) + NOISE_FLOOR * np.sum(diagonal[floor])
+    gradient[d] = 0.5 * signal * by_signal
     return value, gradient
 
 
-def _factor(model: Model, data: Data, theta: Array) -> tuple[Array | None, Array, Array]:
-    """Cholesky factor of K (lower, clean), κ and dκ/ds, (n, n); None where K is singular."""
-    d = data.x.shape[1]
-    z = data.x / np.exp(theta[:d])
-    correlation, slope = model.kernel.value_and_slope(_training_distances(z))
+def _distances(model: Model, data: Data, theta: Array) -> Array:
+    """Scaled squared distances (n, n) of the data."""
+    z = data.x / np.exp(theta[model.scales(data.x.shape[1])])
+    s = squared_distances(z, z)
+    np.einsum("ii->i", s)[:] = 0.0
+    return s
+
+
+def _factor(model: Model, data: Data, theta: Array, correlation: Array) -> Array | None:
+    """Cholesky factor of K (lower, clean), None where K is singular."""
+    d = _length_scales(model, data)
     signal = np.exp(theta[d])
     covariance = signal * correlation
     if model.mean_variance:
         covariance += model.mean_variance
     noise = np.exp(theta[d + 1]) if data.infers_noise else 0.0
-    covariance.flat[:: data.size + 1] += _row_noise(data, signal, noise)
+    np.einsum("ii->i", covariance)[:] += _row_noise(data, signal, noise)
     factor, info = dpotrf(covariance.T, lower=1, clean=1, overwrite_a=1)
-    return (factor if info == 0 else None), correlation, slope
-
-
-def _training_distances(z: Array) -> Array:
-    s = squared_distances(z, z)
-    s.flat[:: len(z) + 1] = 0.0
-    return s
+    return factor if info == 0 else None
 
 
 def _row_noise(data: Data, signal: Array, noise: Array | float) -> Array:
@@ -323,18 +340,19 @@ class Posterior:
 
 def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     """Condition the process on data, for each of the log hyperparameters theta (S, p)."""
-    d, n = data.x.shape[1], data.size
+    d, n = _length_scales(model, data), data.size
     inverse = np.empty((len(theta), n, n))
     noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
     signals = np.exp(theta[:, d])
     row_noise = np.empty((len(theta), n))
     for row, setting in enumerate(theta):
         row_noise[row] = _row_noise(data, signals[row], noises[row])
-        factor, _, _ = _factor(model, data, setting)
+        correlation = model.kernel.value(_distances(model, data, setting))
+        factor = _factor(model, data, setting, correlation)
         if factor is None:
             raise np.linalg.LinAlgError(_singular(signals[row], row_noise[row].min()))
         inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
-    hyperparameters = (np.exp(theta[:, :d]), signals, noises)
+    hyperparameters = (np.exp(theta[:, model.scales(data.x.shape[1])]), signals, noises)
     y = np.broadcast_to(data.y, (len(theta), n))
     return _assemble(model, data.x, y, hyperparameters, row_noise, inverse)
 

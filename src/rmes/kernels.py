@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
+from scipy.special import ndtri
 
 Array = NDArray[np.float64]
+
+_ROOT_FIVE = float(np.sqrt(5.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class Kernel:
     value_and_slope : callable
         s -> (κ(s), dκ/ds).
     frequencies : callable
-        Uniform numbers (count, d + 1) -> draws (count, d) from the spectral density for unit
-        length-scales (Bochner); the last column drives the scale mixture where there is one.
+        Uniform numbers (count, d + 3) -> draws (count, d) from the spectral density for unit
+        length-scales (Bochner); the last columns drive the scale mixture where there is one.
     slopes : callable
         s -> (κ, dκ/ds, d²κ/ds², d³κ/ds³). The third may diverge like s^(-1/2) at 0, where 0
         stands for it: it only ever multiplies terms of the order s^(3/2), whose limit is 0.
@@ -58,33 +60,50 @@ def _squared_exponential_slopes(s: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def _squared_exponential_frequencies(uniform: Array) -> Array:
-    return np.asarray(ndtri(uniform[:, :-1]), dtype=float)  # ~ N(0, I)
+    return np.asarray(ndtri(uniform[:, :-3]), dtype=float)  # ~ N(0, I)
 
 
 def _matern52(s: Array) -> Array:
-    a = np.sqrt(5.0 * s)
-    return (1.0 + a * (1.0 + a / 3.0)) * np.exp(-a)
+    a = np.sqrt(s)
+    a *= _ROOT_FIVE
+    decay = np.exp(-a)
+    a += 1.0
+    a += s * (5.0 / 3.0)
+    a *= decay
+    return a
 
 
 def _matern52_slope(s: Array) -> tuple[Array, Array]:
-    a = np.sqrt(5.0 * s)
-    decay = np.exp(-a)
-    linear = decay * (1.0 + a)
-    return linear + decay * s * (5.0 / 3.0), linear * (-5.0 / 6.0)
+    # In place where it can be: a fresh large array costs more than the arithmetic on it.
+    a = np.sqrt(s)
+    a *= -_ROOT_FIVE
+    decay = np.exp(a)
+    np.subtract(1.0, a, out=a)
+    a *= decay  # (1 + √5 r) exp(-√5 r)
+    decay *= s
+    decay *= 5.0 / 3.0
+    decay += a
+    a *= -5.0 / 6.0
+    return decay, a
 
 
 def _matern52_slopes(s: Array) -> tuple[Array, Array, Array, Array]:
-    a = np.sqrt(5.0 * s)
+    a = _ROOT_FIVE * np.sqrt(s)
     decay = np.exp(-a)
     linear = decay * (1.0 + a)
-    third = np.divide(decay * (-125.0 / 24.0), a, out=np.zeros_like(a), where=a > 0.0)
-    return linear + decay * s * (5.0 / 3.0), linear * (-5.0 / 6.0), decay * (25.0 / 12.0), third
+    # The third derivative is -(125/24) exp(-a) / a. Every covariance multiplies it by three
+    # coordinate differences, so that its contribution at s = 0 is 0.
+    third = (-125.0 / 24.0) * np.divide(decay, a, out=np.zeros_like(a), where=a > 0.0)
+    second = (25.0 / 12.0) * decay
+    return linear + decay * s * (5.0 / 3.0), linear * (-5.0 / 6.0), second, third
 
 
 def _matern52_frequencies(uniform: Array) -> Array:
-    normal = ndtri(uniform[:, :-1])
-    chi_square = 2.0 * gammaincinv(2.5, uniform[:, -1:])  # 5 degrees of freedom
-    return np.asarray(normal * np.sqrt(5.0 / chi_square), dtype=float)  # ~ multivariate t_5
+    normal = ndtri(uniform[:, :-2])
+    # χ² with 5 degrees of freedom: two exponentials and the square of a normal
+    chi_square = normal[:, -1] ** 2 - 2.0 * np.log(uniform[:, -2] * uniform[:, -1])
+    scale = np.sqrt(5.0 / chi_square)
+    return np.asarray(normal[:, :-1] * scale[:, None], dtype=float)  # ~ multivariate t_5
 
 
 SQUARED_EXPONENTIAL = Kernel(

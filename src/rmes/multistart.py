@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rmes.domain import Domain
+
 Array = NDArray[np.float64]
 
 ValueAndGradient = Callable[[Array], tuple[Array, Array]]
@@ -185,24 +187,81 @@ def _update(
     inverse[rows] = h
 
 
-def maximize(
-    function: ValueAndGradient,
-    screened: Array,
-    climbs: int,
+def search(
+    function: RowsValueAndGradient,
+    starts: Array,
     scale: Array,
     tolerance: float,
-    screen: Callable[[Array], Array] | None = None,
+    domain: Domain,
 ) -> Climb:
-    """Climb from the `climbs` best, mutually distant, of the screened points (m, d).
+    """`climb` to the best feasible points: choices are tried level by level, never rounded.
 
-    `screen` is a cheaper stand-in for the function's value; by default the value itself.
-    The result is sorted, best first.
+    Starts must be feasible. Continuous coordinates climb while the choices are held; then each
+    choice moves to its best level, all else fixed; until neither helps.
     """
-    values = screen(screened) if screen else function(screened)[0]
-    starts = screened[spread(values, screened / scale, climbs)]
-    found = climb(lambda x, _rows: function(x), starts, scale, tolerance)
-    order = np.argsort(-found.value)
-    return Climb(found.x[order], found.value[order], found.curvature[order])
+    if not domain.choices:
+        return climb(function, starts, scale, tolerance)
+    scale = np.broadcast_to(scale, starts.shape)
+    found = starts
+    if domain.relaxed.any() and not np.array_equal(domain.relaxed, domain.free):
+        relaxed = climb(_held(function, domain.relaxed), starts, scale, tolerance)
+        found = domain.snap(relaxed.x)
+        rows = np.arange(len(starts))
+        worse = function(found, rows)[0] < function(starts, rows)[0]
+        found = np.where(worse[:, None], starts, found)
+    result = climb(_held(function, domain.free), found, scale, tolerance)
+    for _ in range(4):
+        x, value, changed = _sweep(function, result.x, result.value, tolerance, domain)
+        if not changed.any():
+            break
+        again = climb(_some(function, changed, domain), x[changed], scale[changed], tolerance)
+        curvature = result.curvature.copy()
+        x[changed], value[changed] = again.x, again.value
+        curvature[changed] = again.curvature
+        result = Climb(x, value, curvature)
+    return result
+
+
+def _held(function: RowsValueAndGradient, free: NDArray[np.bool_]) -> RowsValueAndGradient:
+    """The function with the gradient of coordinates that are not free set to zero."""
+
+    def held(x: Array, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        value, gradient = function(x, rows)
+        return value, gradient * free
+
+    return held
+
+
+def _some(
+    function: RowsValueAndGradient, rows: NDArray[np.intp], domain: Domain
+) -> RowsValueAndGradient:
+    """The held function of a few rows, numbered anew."""
+    held = _held(function, domain.free)
+    return lambda x, live: held(x, rows[live])
+
+
+def _sweep(
+    function: RowsValueAndGradient, x: Array, value: Array, tolerance: float, domain: Domain
+) -> tuple[Array, Array, NDArray[np.intp]]:
+    """Move every choice of every row to its best level; also the rows that moved."""
+    x, value = x.copy(), value.copy()
+    changed = np.zeros(len(x), dtype=bool)
+    for choice in domain.choices:
+        columns = list(choice.columns)
+        present = choice.nearest(x[:, columns])
+        levels = [choice.around(int(level)) for level in present]
+        rows = np.repeat(np.arange(len(x)), [len(tried) for tried in levels])
+        if not len(rows):
+            continue
+        trials = x[rows]
+        trials[:, columns] = choice.table[np.concatenate(levels)]
+        trial_value = function(trials, rows)[0]
+        order = np.lexsort((-trial_value, rows))
+        first = order[np.unique(rows[order], return_index=True)[1]]
+        better = first[trial_value[first] > value[rows[first]] + tolerance]
+        x[rows[better]], value[rows[better]] = trials[better], trial_value[better]
+        changed[rows[better]] = True
+    return x, value, np.flatnonzero(changed)
 
 
 def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
@@ -217,7 +276,8 @@ def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
         return np.arange(min(count, len(values)))
     candidates = points[order]
     chosen = [0]
-    nearest = np.einsum("ij,ij->i", candidates - candidates[0], candidates - candidates[0])
+    offset = candidates - candidates[0]
+    nearest = np.einsum("ij,ij->i", offset, offset)
     while len(chosen) < count:
         distant = np.flatnonzero(nearest > 0.25)
         if not len(distant):

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from rmes import gp, kernels
+from rmes.measurements import merge
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20261115)
+
+
+@pytest.fixture(params=[kernels.MATERN52, kernels.SQUARED_EXPONENTIAL], ids=lambda k: k.name)
+def kernel(request):
+    return request.param
+
+
+@pytest.fixture
+def problem(rng):
+    """A function of three coordinates, measured 30 times with noise, three times at one point."""
+    x = rng.random((30, 3))
+    x[5] = x[6] = x[4]
+    y = np.sin(5 * x[:, 0]) + x[:, 1] + 0.1 * rng.standard_normal(30)
+    return x, y
+
+
+@pytest.fixture
+def posterior(problem, kernel):
+    """Two settings of the hyperparameters, given the problem's data."""
+    theta = np.array([[-0.5, 0.3, 0.1, 0.2, -3.0], [-1.0, -0.2, 0.5, -0.3, -2.0]])
+    return gp.posterior(gp.Model(kernel), merge(*problem), theta)

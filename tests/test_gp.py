@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+from gradients import assert_gradient, central
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from rmes import gp
+from rmes.kernels import MATERN52
+from rmes.measurements import merge
+
+THETA = np.array([-0.5, 0.3, 0.1, 0.2, -3.0])
+
+
+def peer(kernel, theta, mean_variance=0.0):
+    """The same process in scikit-learn."""
+    scales = np.exp(theta[:3])
+    shape = Matern(scales, nu=2.5) if kernel is MATERN52 else RBF(scales)
+    full = ConstantKernel(np.exp(theta[3])) * shape + WhiteKernel(np.exp(theta[4]))
+    if mean_variance:
+        full = full + ConstantKernel(mean_variance)
+    return GaussianProcessRegressor(full, alpha=0.0, optimizer=None)
+
+
+@pytest.mark.parametrize("mean_variance", [0.0, 1.0])
+def test_posterior_matches_scikit_learn(problem, rng, kernel, mean_variance):
+    x, y = problem
+    other = peer(kernel, THETA, mean_variance).fit(x, y)
+    points = rng.random((10, 3))
+    mean, deviation = other.predict(points, return_std=True)
+    model = gp.Model(kernel, mean_variance)
+    ours = gp.posterior(model, merge(x, y), THETA[None]).predict(points)
+    np.testing.assert_allclose(ours[0][0], mean, rtol=1e-8)
+    np.testing.assert_allclose(ours[1][0], deviation**2 - np.exp(THETA[4]), rtol=1e-8)
+
+
+def test_evidence_and_its_gradient_match_scikit_learn(problem, kernel):
+    x, y = problem
+    other = peer(kernel, THETA).fit(x, y)
+    # scikit-learn orders: constant, length-scales, white noise
+    order = [3, 0, 1, 2, 4]
+    expected, slope = other.log_marginal_likelihood(THETA[order], eval_gradient=True)
+    value, gradient = gp.log_evidence_and_gradient(gp.Model(kernel, 0.0), merge(x, y), THETA)
+    assert value == pytest.approx(expected, rel=1e-8)
+    np.testing.assert_allclose(gradient[order], slope, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["inferred", "known", "mixed", "floored"])
+@pytest.mark.parametrize("groups", [(), (0, 1, 1)])
+def test_evidence_gradient(problem, rng, kernel, noise, groups):
+    x, y = problem
+    given = {
+        "inferred": None,
+        "known": np.full(30, 0.02),
+        "mixed": np.where(rng.random(30) < 0.5, np.nan, 0.05),
+        "floored": np.where(rng.random(30) < 0.5, 0.0, 0.05),
+    }[noise]
+    data, model = merge(x, y, given), gp.Model(kernel, groups=groups)
+    d = 2 if groups else 3
+    theta = np.concatenate([THETA[:d], THETA[3:]])[: d + 1 + data.infers_noise]
+    value, gradient = gp.log_evidence_and_gradient(model, data, theta)
+    # K has a condition number of up to 1e10 where the noise is at its floor.
+    assert value == pytest.approx(gp.log_evidence(model, data, theta), rel=1e-8)
+    numeric = central(lambda t: np.array(gp.log_evidence(model, data, t)), theta)
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-6)
+
+
+def test_prior_gradient(problem, rng):
+    data, model = merge(*problem), gp.Model()
+    assert_gradient(lambda t: gp.log_prior(model, data, t), rng.normal(size=(4, 5)))
+
+
+def test_moments_have_the_gradients_of_the_prediction(posterior, rng):
+    points = rng.random((6, 3))
+    moments = posterior.moments(points)
+    mean, variance = posterior.predict(points)
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(moments.variance, variance, rtol=1e-10)
+    for s in range(posterior.settings):
+        assert_gradient(
+            lambda x, s=s: (posterior.predict(x)[0][s], moments.mean_gradient[s]), points
+        )
+        assert_gradient(
+            lambda x, s=s: (posterior.predict(x)[1][s], moments.variance_gradient[s]), points
+        )
+
+
+def test_joint_covariance_has_the_variances_on_its_diagonal(posterior, rng):
+    points = rng.random((6, 3))
+    mean, covariance = posterior.joint(points)
+    np.testing.assert_allclose(mean, posterior.predict(points)[0], rtol=1e-12)
+    diagonal = np.diagonal(covariance, axis1=1, axis2=2)
+    np.testing.assert_allclose(diagonal, posterior.predict(points)[1], rtol=1e-9)
+    assert np.all(np.linalg.eigvalsh(covariance) > -1e-10)
+
+
+def test_conditioning_equals_rebuilding(problem, rng, kernel):
+    x, y = problem
+    theta = np.stack([THETA, THETA + 0.2])
+    model = gp.Model(kernel)
+    extra, values = rng.random((4, 3)), rng.normal(size=4)
+    noise = np.exp(theta[:, 4])[:, None] * np.ones(4)
+    conditioned = gp.posterior(model, merge(x, y), theta).condition(extra, values, noise)
+    rebuilt = gp.posterior(model, merge(np.vstack([x, extra]), np.append(y, values)), theta)
+    points = rng.random((8, 3))
+    for a, b in zip(conditioned.moments(points), rebuilt.moments(points), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(conditioned.inverse_factor, rebuilt.inverse_factor, atol=1e-9)
+
+
+def test_conditioning_leaves_the_original_alone(posterior, rng):
+    before = posterior.alpha.copy()
+    posterior.condition(rng.random((2, 3)), np.zeros(2), np.full(2, 0.1))
+    np.testing.assert_array_equal(posterior.alpha, before)
+    with pytest.raises(AttributeError):
+        posterior.alpha = before
+
+
+def test_an_exact_process_passes_through_its_data(rng, kernel):
+    x, y = rng.random((12, 2)), rng.normal(size=12)
+    posterior = gp.posterior(gp.Model(kernel), merge(x, y, 0.0), np.log([[0.2, 0.2, 1.0]]))
+    mean, variance = posterior.predict(x)
+    np.testing.assert_allclose(mean[0], y, atol=1e-4)
+    assert np.all(variance < 1e-6)
+
+
+def test_order_of_the_data_does_not_matter(problem, rng):
+    x, y = problem
+    shuffled = rng.permutation(30)
+    points = rng.random((5, 3))
+    one = gp.posterior(gp.Model(), merge(x, y), THETA[None]).predict(points)
+    two = gp.posterior(gp.Model(), merge(x[shuffled], y[shuffled]), THETA[None]).predict(points)
+    np.testing.assert_allclose(one, two, rtol=1e-10)
+
+
+def test_a_wide_prior_on_the_mean_is_an_unknown_mean(problem, rng):
+    """b² → ∞ joins generalised least squares (Rasmussen & Williams 2006, eq. 2.42)."""
+    x, y = problem
+    points = rng.random((5, 3))
+    wide = gp.posterior(gp.Model(mean_variance=1e5), merge(x, y), THETA[None]).predict(points)
+    zero = gp.posterior(gp.Model(mean_variance=0.0), merge(x, y), THETA[None])
+    ones = gp.posterior(gp.Model(mean_variance=0.0), merge(x, np.ones(30)), THETA[None])
+    data = merge(x, y)
+    information = np.sum(ones.alpha)
+    level = np.sum(ones.alpha * data.y) / information
+    rest = 1 - ones.predict(points)[0][0]
+    np.testing.assert_allclose(wide[0][0], zero.predict(points)[0][0] + rest * level, atol=1e-4)
+    expected = zero.predict(points)[1][0] + rest**2 / information
+    np.testing.assert_allclose(wide[1][0], expected, atol=1e-4)
