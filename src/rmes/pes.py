@@ -450,10 +450,10 @@ def _truncation(alpha: Array) -> tuple[Array, Array, Array, Array]:
 
     Returns the hazard λ = φ/Φ at alpha, the share δ = λ(λ + alpha) of the variance that the cut
     takes away, 1 - δ, and dδ/dalpha. In the lower tail λ + alpha cancels; there, with t = -alpha,
-    λ - t = 1 / (t + ω), ω = 2 / (t + 3 / (t + ...)), Laplace's continued fraction, whose 8 terms
-    are exact to rounding for t > 8.
+    λ - t = 1 / (t + ω), ω = 2 / (t + 3 / (t + ...)), Laplace's continued fraction, of which 15
+    terms are exact to rounding for t > 10.
     """
-    tail = alpha < -8.0
+    tail = alpha < -10.0
     body = np.where(tail, 0.0, alpha)
     hazard = np.sqrt(2.0 / np.pi) / erfcx(-np.sqrt(0.5) * body)
     share = hazard * (hazard + body)
@@ -462,7 +462,7 @@ def _truncation(alpha: Array) -> tuple[Array, Array, Array, Array]:
     if np.any(tail):
         t = -alpha[tail]
         omega = np.zeros_like(t)
-        for term in range(9, 1, -1):
+        for term in range(16, 1, -1):
             omega = term / (t + omega)
         excess = 1.0 / (t + omega)  # λ - t
         left = (t * omega + omega * omega - 1.0) * excess * excess
