@@ -3,6 +3,7 @@ VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+BENCH  := .bench/venv
 
 .PHONY: demo test lint format bench clean
 .DEFAULT_GOAL := demo
@@ -27,6 +28,15 @@ lint: $(READY)  ## Format, lint and types
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+$(BENCH)/.ready: pyproject.toml benchmarks/requirements.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet torch==2.13.0  # alone: see requirements.txt
+	$(BENCH)/bin/python -m pip install --quiet --requirement benchmarks/requirements.txt --editable .
+	touch $@
+
+bench: $(BENCH)/.ready  ## Speed beside other tools, in an environment of its own; FLAGS="--tools ..."
+	$(BENCH)/bin/python benchmarks/speed.py $(FLAGS)
 
 clean:
 	rm -rf $(VENV) .bench build dist

@@ -1,0 +1,272 @@
+"""Seconds per suggestion, import and peak memory, beside other tools: `make bench`.
+
+Every tool runs the same sequential loop in a process of its own: n measurements are in, one
+suggestion warms up, then each timed step tells the last measurement and asks for the next point
+(fit, draws and search included). All tools of one setting are alive at once and take turns step
+by step, one working while the others sleep, so that a machine that slows down slows all alike.
+
+    python benchmarks/speed.py                                  # everything, then the report
+    python benchmarks/speed.py --tools optuna-gp bayes-opt --settings 10,2 50,2 --threads one
+    python benchmarks/speed.py --report                         # results/speed.md from the rows
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from peers import TOOLS
+
+SETTINGS = [(10, 2), (50, 2), (100, 2), (200, 6), (500, 6), (1000, 10)]
+MEMORY_SETTING = (200, 6)
+DEFAULT_TOOLS = ["rmes", "optuna-gp", "botorch-mes", "bayes-opt"]
+THREADS = {"one": "One BLAS/OMP thread", "default": "Default threads"}
+THREAD_VARIABLES = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
+RESULTS = Path(__file__).parent / "results"
+ROWS = RESULTS / "speed.jsonl"
+
+
+# The process of one tool.
+
+
+def bumps(d, rng):
+    """A smooth random function on the unit cube with standard deviation 1: twelve wide bumps."""
+    centres, heights = rng.random((12, d)), rng.normal(size=12)
+
+    def f(X):
+        return np.exp(-((X[:, None] - centres) ** 2).sum(-1) / (0.09 * d)) @ heights
+
+    scale = f(rng.random((4096, d))).std()
+    return lambda X: f(X) / scale
+
+
+def work(tool, n, d, seed):
+    """Suggest once, then once more for each line on stdin; answer each with a line of JSON."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # a chatty tool must not garble the answers
+    rng = np.random.default_rng(seed)
+    f = bumps(d, rng)
+    X = rng.random((n, d))
+    y = f(X) + 0.1 * rng.normal(size=n)
+    model = None
+    while True:
+        wall, cpu = time.perf_counter(), time.process_time()
+        model = model or TOOLS[tool](d, seed)  # the first, untimed step pays for the imports
+        x = model.suggest(X, y)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        if x.shape != (d,) or not ((x >= 0) & (x <= 1)).all():
+            raise RuntimeError(f"{tool} suggested {x}, which is no point of the unit cube")
+        X = np.vstack([X, x])
+        y = np.append(y, f(x[None]) + 0.1 * rng.normal())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts in KiB
+        print(json.dumps({"wall": wall, "cpu": cpu, "peak": peak}), file=answers, flush=True)
+        if not sys.stdin.readline():
+            return
+
+
+class Worker:
+    """That process, seen from outside."""
+
+    def __init__(self, tool, n, d, seed, threads):
+        environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
+        if threads == "one":
+            environment |= dict.fromkeys(THREAD_VARIABLES, "1")
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", __file__, "--work", tool, f"{n},{d}", str(seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.steps = [self._answer()]
+
+    def _answer(self):
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None  # None: it failed, and said why on stderr
+
+    def step(self):
+        """Let the tool suggest once more, unless it has failed."""
+        if self.steps[-1] is not None:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            self.steps.append(self._answer())
+
+    def finish(self):
+        """The measurements, or nothing if the tool failed."""
+        self.process.stdin.close()
+        self.process.wait()
+        if self.steps[-1] is None:
+            return None
+        first, *timed = self.steps
+        return {
+            "seconds": [round(step["wall"], 5) for step in timed],
+            "cpu_seconds": [round(step["cpu"], 5) for step in timed],
+            "first_seconds": round(first["wall"], 3),
+            "peak_mb": round(timed[-1]["peak"], 1),
+        }
+
+
+# Measuring: rows of numbers with their circumstances.
+
+
+def circumstances(tool, threads):
+    git = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty"]
+    model = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "tool": tool,
+        "threads": threads,
+        "versions": {name: version(name) for name in TOOLS[tool].packages}
+        | {"python": sys.version.split()[0]},
+        "commit": subprocess.run(git, capture_output=True, text=True).stdout.strip(),
+        "cpu_model": model[0].split(": ")[1] if model else "unknown",
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def suggestions(tools, n, d, threads, steps, seed):
+    """One row per tool, all measured in turns."""
+    workers = {tool: Worker(tool, n, d, seed, threads) for tool in tools}
+    for _ in range(steps):
+        for worker in workers.values():
+            worker.step()
+    for tool, worker in workers.items():
+        if measured := worker.finish():
+            yield circumstances(tool, threads) | {"what": "suggest", "n": n, "d": d} | measured
+
+
+def imports(tools):
+    """One row per tool: seconds to import in five fresh processes, in turns."""
+    seconds = {tool: [] for tool in tools}
+    for tool in tools * 5:
+        code = f"import time; t = time.perf_counter(); {TOOLS[tool].imports}"
+        command = [sys.executable, "-c", f"{code}; print(time.perf_counter() - t)"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        seconds[tool].append(round(float(done.stdout), 4))
+    for tool in tools:
+        yield circumstances(tool, "default") | {"what": "import", "seconds": seconds[tool]}
+
+
+# Reporting.
+
+
+def table(lines):
+    """A Markdown table that is also readable as it stands; the first line is the head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines = [lines[0], ["-" * width for width in widths], *lines[1:]]
+    padded = ([f"{c:{w}}" for c, w in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
+
+
+def milliseconds(row, ours=None):
+    """Median and quartiles, and how many times ours that is."""
+    if row is None:
+        return "–"
+    low, median, high = 1e3 * np.quantile(row["seconds"], [0.25, 0.5, 0.75])
+    text = f"{median:.0f} ({low:.0f}–{high:.0f})"
+    if ours is None or ours is row:
+        return text
+    return f"{text} ×{median / (1e3 * np.median(ours['seconds'])):.1f}"
+
+
+def report(rows):
+    """All tables, from the newest row of each measurement."""
+    newest = {(r["what"], r["threads"], r.get("n"), r.get("d"), r["tool"]): r for r in rows}
+    rows = list(newest.values())
+    tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
+    timed = [row for row in rows if row["what"] == "suggest"]
+    parts = ["# Speed"]
+    for threads, title in THREADS.items():
+        lines = [["n, d", *tools]]
+        for n, d in sorted({(r["n"], r["d"]) for r in timed if r["threads"] == threads}):
+            found = {tool: newest.get(("suggest", threads, n, d, tool)) for tool in TOOLS}
+            cells = [milliseconds(found[tool], found["rmes"]) for tool in tools]
+            lines.append([f"{n}, {d}", *cells])
+        if len(lines) > 1:
+            parts += [
+                f"## {title}",
+                "Milliseconds per suggestion: median (quartiles) ×ratio to rmes.",
+            ]
+            parts += [table(lines)]
+
+    n, d = MEMORY_SETTING
+    lines = [["tool", "import, s", "import to first suggestion, s", "peak memory, MB"]]
+    for tool in tools:
+        load = newest.get(("import", "default", None, None, tool))
+        run = newest.get(("suggest", "one", n, d, tool))
+        cells = [f"{min(load['seconds']):.2f}"] if load else ["–"]
+        cells += [f"{run['first_seconds']:.2f}", f"{run['peak_mb']:.0f}"] if run else ["–", "–"]
+        lines.append([tool, *cells])
+    parts += [f"## Import, and memory at n = {n}, d = {d}, one thread"]
+    parts += ["Import is the best of five; some tools load torch only when they suggest."]
+    parts += [table(lines), "## Circumstances"]
+
+    notes = [f"- {r['cpu_model']}, {r['cores']} cores, {r['date'][:10]}" for r in rows]
+    for row in rows:
+        versions = ", ".join(f"{name} {number}" for name, number in row["versions"].items())
+        notes.append(f"- {row['tool']}: {versions}")
+    load = max((row["load"] for row in timed if row["threads"] == "one"), default=0.0)
+    if load > 1.3:
+        notes.append(
+            f"- **The machine was busy**: load average up to {load:.1f}, where one thread makes 1. "
+            "The times are inflated; the ratios suffer less."
+        )
+    return "\n\n".join([*parts, "\n".join(dict.fromkeys(notes))])
+
+
+def setting(text):
+    n, d = text.split(",")
+    return int(n), int(d)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=DEFAULT_TOOLS)
+    parser.add_argument("--settings", nargs="+", type=setting, default=SETTINGS, metavar="N,D")
+    parser.add_argument("--threads", nargs="+", choices=THREADS, default=list(THREADS))
+    parser.add_argument("--steps", type=int, help="timed suggestions (10; 3 from n = 500 on)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--report", action="store_true", help="only write the report")
+    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        tool, size, seed = options.work
+        work(tool, *setting(size), int(seed))
+        return
+
+    def measurements():
+        yield from imports(options.tools)
+        for n, d in options.settings:
+            for threads in options.threads:
+                steps = options.steps or (3 if n >= 500 else 10)
+                yield from suggestions(options.tools, n, d, threads, steps, options.seed)
+
+    RESULTS.mkdir(exist_ok=True)
+    if not options.report:
+        rows = []
+        for row in measurements():
+            rows.append(row)
+            with ROWS.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            size = f"n = {row['n']}, d = {row['d']}" if "n" in row else "import"
+            print(f"{size:16} {row['threads']:8} {row['tool']:15} {milliseconds(row)} ms")
+        print(f"\n{report(rows)}")
+    saved = [json.loads(line) for line in ROWS.read_text().splitlines()]
+    (RESULTS / "speed.md").write_text(report(saved) + "\n")
+    wanted = len(options.tools) * (1 + len(options.settings) * len(options.threads))
+    if not options.report and len(rows) < wanted:
+        sys.exit(f"{wanted - len(rows)} of {wanted} measurements failed, see above")
+
+
+if __name__ == "__main__":
+    main()
