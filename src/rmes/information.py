@@ -1,0 +1,513 @@
+"""Information about the maximum: the paper's formulas on moments, with partial derivatives.
+
+Notation, as in the paper and in docs: f ~ N(μ, σ²), y = f + ε with ε ~ N(0, τ²), σ₊² = σ² + τ²,
+ρ = σ/σ₊, c = τ/σ₊, γ_k = (f*_k − μ)/σ and y = μ + σ₊ν. Theorem 1 divided by N(y; μ, σ₊²) is
+w_k(ν) = Φ(g_k)/Φ(γ_k) with g_k = (γ_k − ρν)/c, and eq. (rmesd) becomes an integral over ν alone:
+
+    RMES = E_ν[(1/K) Σ_k w_k log(w_k/w̄)] = E_ν[w̄ (1/K) Σ_k ψ(w_k/w̄)],   ψ(r) = r log r − r + 1 ≥ 0.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from rmes import quadrature
+from rmes.normal import (
+    LOG_ROOT_2PI,
+    Array,
+    hazard,
+    log_cdf,
+    log_scaled_cdf,
+    slack,
+)
+
+# Beyond this |γ| the ordinary arithmetic would leave the range of double precision.
+_FAR = 25.0
+# Mehler's series replaces the ratio of Φ's where ρ(1 + |γ|) is below this.
+_FAINT = 1e-3
+_MEHLER_TERMS = 6
+# c/(1 + |γ|) below which noise is not representable beside γ.
+_NOISELESS = 1e-14
+# |u| below which ψ(1 + u) is taken from its series.
+_SERIES_BELOW = 1e-4
+_CHUNK = 40_000  # elements of a (nodes, maxima, blocks) array, to stay in the cache
+
+_underflow_is_zero = np.errstate(under="ignore")  # in the far tails; nothing else is hushed
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A gain of information at m points, in nats, with its partial derivatives."""
+
+    value: Array  # (points,)
+    by_mean: Array  # (points,) derivative in the posterior mean of f
+    by_variance: Array  # (points,) derivative in the posterior variance of f
+
+
+@_underflow_is_zero
+def rmes(
+    mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
+) -> Gain:
+    """Rectified max-value entropy search, eq. (rmesd), exactly.
+
+    Parameters
+    ----------
+    mean, variance : array_like, (points,)
+        Posterior of f at each point. Two scalars are one point.
+    noise_variance : float or array_like, (points,)
+        Variance of the measurement y about f.
+    maxima : array_like, (maxima,) or (maxima, points)
+        Draws of the maximum: shared by all points, or the points' own.
+
+    Returns
+    -------
+    Gain
+        Mutual information of y and the maximum, between 0 and log K.
+    """
+    problem = _standardize(mean, variance, noise_variance, maxima)
+    parts, log_scale = _rmes_parts(problem)
+    return _gain(problem, parts * np.exp(log_scale))
+
+
+@_underflow_is_zero
+def log_rmes(
+    mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
+) -> Gain:
+    """Logarithm of `rmes`, with useful derivatives where RMES itself is too small to represent.
+
+    Where RMES is zero (one maximum, or identical ones) the value is −inf and the derivatives are 0.
+    """
+    problem = _standardize(mean, variance, noise_variance, maxima)
+    parts, log_scale = _rmes_parts(problem)
+    some = parts[0] > 0.0
+    scale = np.where(some, parts[0], 1.0)
+    value = np.where(some, np.log(scale) + log_scale, -np.inf)
+    return _gain(problem, np.stack([value, *(np.where(some, parts[1:] / scale, 0.0))]))
+
+
+@_underflow_is_zero
+def noisy_mes(
+    mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
+) -> Gain:
+    """Max-value entropy search on the measurement: H(N(μ, σ₊²)) − mean_k H(p(y | f*_k)).
+
+    It equals (1/K) Σ_k E_ν[w_k log w_k]: the maxima are compared with the Gaussian posterior of y
+    instead of their own mixture. Parameters as in `rmes`.
+    """
+    problem = _standardize(mean, variance, noise_variance, maxima)
+    parts, log_scale = np.empty((3, problem.rho.size)), np.zeros(problem.rho.size)
+    silent = problem.noiseless
+    if silent.any():
+        parts[:, silent] = _mes_parts(problem.gamma[:, silent])
+    if not silent.all():
+        noisy = np.flatnonzero(~silent)
+        parts[:, noisy], log_scale[noisy] = _integrate(problem.take(noisy), _gaussian)
+    return _gain(problem, parts * np.exp(log_scale))
+
+
+@_underflow_is_zero
+def mes(mean: ArrayLike, variance: ArrayLike, maxima: ArrayLike) -> Gain:
+    """Max-value entropy search (Wang & Jegelka 2017): mean_k of γ_k λ(γ_k)/2 − log Φ(γ_k)."""
+    problem = _standardize(mean, variance, 0.0, maxima)
+    return _gain(problem, _mes_parts(problem.gamma))
+
+
+@_underflow_is_zero
+def noiseless_rmes(mean: ArrayLike, variance: ArrayLike, maxima: ArrayLike) -> Gain:
+    """RMES of an exact measurement: the limit τ → 0, where w_k is a step at γ_k."""
+    problem = _standardize(mean, variance, 0.0, maxima)
+    return _gain(problem, _noiseless_parts(problem.gamma))
+
+
+@_underflow_is_zero
+def rmes_sampled(
+    mean: ArrayLike,
+    variance: ArrayLike,
+    noise_variance: ArrayLike,
+    maxima: ArrayLike,
+    nu: ArrayLike,
+) -> Gain:
+    """The paper's estimator of eq. (rmesd): an average over shared samples ν ~ N(0, 1).
+
+    The derivatives are those of the average itself (the reparameterised gradient). `nu` has shape
+    (samples,); other parameters as in `rmes`. The noise must be positive.
+    """
+    problem = _standardize(mean, variance, noise_variance, maxima)
+    samples = np.asarray(nu, dtype=np.float64)
+    if samples.ndim != 1 or samples.size == 0 or not np.isfinite(samples).all():
+        raise ValueError(f"nu has shape {samples.shape}; expected finite samples of shape (s,)")
+    if problem.noiseless.any():
+        raise ValueError("noise_variance is 0; samples of y need a positive noise variance")
+    points = problem.rho.size
+    grid = np.broadcast_to(samples[:, None], (samples.size, points))
+    nodes = quadrature.Nodes(
+        owner=np.arange(points),
+        anchor=np.zeros(points),
+        offset=grid * (problem.rho / problem.c),
+        nu=grid,
+        log_weight=np.full(grid.shape, -np.log(samples.size)),
+    )
+    terms, log_weight = _below(problem, nodes, _mixture)
+    return _gain(problem, np.sum(terms * np.exp(log_weight), axis=1))
+
+
+# ------------------------------------------------------------------ the problem in its own units
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Standardised moments: everything the integrals depend on."""
+
+    gamma: Array  # (maxima, points)
+    rho: Array  # (points,)
+    c: Array  # (points,)
+    variance: Array  # (points,)
+
+    @property
+    def noiseless(self) -> np.ndarray:
+        """Where noise is not representable beside γ."""
+        reach = 1.0 + np.abs(self.gamma).max(axis=0)
+        return np.asarray(self.c <= _NOISELESS * reach)
+
+    def take(self, points: np.ndarray) -> "_Problem":
+        """The problem at some of the points."""
+        return _Problem(
+            self.gamma[:, points], self.rho[points], self.c[points], self.variance[points]
+        )
+
+
+def _standardize(
+    mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
+) -> _Problem:
+    """Check the arguments and write them in units of the posterior deviation."""
+    mu = np.atleast_1d(np.asarray(mean, dtype=np.float64))
+    var = np.atleast_1d(np.asarray(variance, dtype=np.float64))
+    noise = np.asarray(noise_variance, dtype=np.float64)
+    tops = np.asarray(maxima, dtype=np.float64)
+    if mu.ndim != 1 or mu.shape != var.shape:
+        raise ValueError(
+            f"mean has shape {mu.shape} and variance {var.shape}; expected (points,) for both"
+        )
+    if noise.ndim and noise.shape != mu.shape:
+        raise ValueError(f"noise_variance has shape {noise.shape}; expected a number or {mu.shape}")
+    if tops.ndim not in (1, 2) or tops.shape[0] == 0 or tops.shape[1:] not in ((), mu.shape):
+        raise ValueError(
+            f"maxima has shape {tops.shape}; expected (maxima,) or (maxima, {mu.size}), not empty"
+        )
+    for name, array in (("mean", mu), ("maxima", tops)):
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds a value that is not finite")
+    for name, array in (("variance", var), ("noise_variance", noise)):
+        if not (np.isfinite(array).all() and (array >= 0.0).all()):
+            raise ValueError(f"{name} holds a negative or non-finite value; expected 0 or more")
+    above = (tops if tops.ndim == 2 else tops[:, None]) - mu  # (maxima, points)
+    # A vanishing variance is replaced by one so small that the limit is reached: |γ| ≤ 1e8.
+    var = np.maximum(var, np.maximum((1e-8 * np.abs(above).max(axis=0)) ** 2, 1e-280))
+    total = var + noise
+    return _Problem(above / np.sqrt(var), np.sqrt(var / total), np.sqrt(noise / total), var)
+
+
+def _gain(problem: _Problem, parts: Array) -> Gain:
+    """Back to the units of f: parts are the value, Σ_k ∂/∂γ_k and 2σ² ∂/∂σ²."""
+    return Gain(
+        value=parts[0],
+        by_mean=-parts[1] / np.sqrt(problem.variance),
+        by_variance=parts[2] / (2.0 * problem.variance),
+    )
+
+
+# ------------------------------------------------------------------ closed forms
+
+
+def _mes_parts(gamma: Array) -> Array:
+    lam, gap = hazard(gamma), slack(gamma)
+    below = np.minimum(gamma, 0.0)
+    entropy = np.where(
+        gamma < 0.0,
+        0.5 * below * gap - log_scaled_cdf(below),  # the parabolas of the two terms cancel
+        0.5 * gamma * lam - log_cdf(gamma),
+    )
+    slope = -0.5 * lam * (1.0 + gamma * gap)
+    return np.asarray(np.stack([entropy, slope, -gamma * slope]).mean(axis=1))
+
+
+def _noiseless_parts(gamma: Array) -> Array:
+    """Between γ_{j−1} and γ_j the weights are 1/Φ(γ_k) for k ≥ j and 0 for the others."""
+    g = np.sort(gamma, axis=0)  # (maxima, points)
+    size = g.shape[0]
+    log_p, lam = log_cdf(g), hazard(g)
+    drop = log_p[:-1] - log_p[1:]
+    mass = np.concatenate([np.ones_like(g[:1]), -np.expm1(drop)])  # of interval j, over Φ(γ_j)
+    kept = np.concatenate([np.exp(drop), np.zeros_like(g[:1])])  # Φ(γ_j) / Φ(γ_{j+1})
+    alive = np.tri(size, dtype=bool).T[:, :, None]  # (interval j, maximum k, 1): k ≥ j
+    v = np.where(alive, np.expm1(np.minimum(log_p[:, None] - log_p[None], 0.0)), -1.0)
+    one = np.ones_like(v[:, 0])
+    value, _, weighted = _compare(*_mixture(v, one, one))
+    weighted = np.where(alive, weighted, 0.0)
+    total = np.sum(mass * value, axis=0)
+    # value per interval as its limits move, then as the heights 1/Φ(γ_k) change
+    following = np.concatenate([value[1:], np.zeros_like(value[:1])])
+    by_gamma = lam * (value - kept * following)
+    by_gamma -= lam * np.einsum("jm,jkm->km", mass, weighted) / size
+    return np.stack([total, by_gamma.sum(axis=0), -(g * by_gamma).sum(axis=0)])
+
+
+# ------------------------------------------------------------------ comparing the weights
+
+# From v_k = (w_k − offset)/unit, of shape (nodes, maxima, blocks): w̄ and u_k = (w_k/w̄ − 1)/unit.
+_Reference = Callable[[Array, Array, Array], tuple[Array, Array]]
+
+
+def _mixture(v: Array, offset: Array, unit: Array) -> tuple[Array, Array]:
+    """w̄ = (1/K) Σ_k w_k: what rectified max-value entropy search compares with."""
+    first = v[:, :1]
+    v = v - first  # exact: keeps Σ_k u_k = 0 to relative precision where maxima nearly coincide
+    mean = v.mean(axis=1, keepdims=True)
+    reference = np.maximum(offset + unit * (first + mean)[:, 0], 1e-300)
+    v -= mean
+    v /= reference[:, None]
+    return reference, v
+
+
+def _gaussian(v: Array, offset: Array, unit: Array) -> tuple[Array, Array]:
+    """w̄ = 1, the Gaussian posterior of y: what max-value entropy search compares with."""
+    return np.ones_like(v[:, 0]), v + (offset - 1.0)[:, None]
+
+
+def _psi(u: Array, weighted: Array) -> Array:
+    """ψ(1 + u), given (1 + u) log(1 + u); relatively precise also for small u."""
+    psi = weighted - u
+    small = np.abs(u) < _SERIES_BELOW
+    s = u[small]
+    psi[small] = s * s * (0.5 - s * (1.0 / 6.0 - s / 12.0))
+    return psi
+
+
+def _compare(reference: Array, u: Array) -> tuple[Array, Array, Array]:
+    """(1/K) Σ_k w̄ ψ(w_k/w̄), log(w_k/w̄) and w_k log(w_k/w̄)."""
+    np.maximum(u, -1.0 + 2.0**-53, out=u)
+    log_ratio = np.log1p(u)
+    weighted = (1.0 + u) * log_ratio
+    value = reference * _psi(u, weighted).mean(axis=1)
+    weighted *= reference[:, None]
+    return value, log_ratio, weighted
+
+
+def _compare_small(reference: Array, u: Array, unit: Array) -> tuple[Array, Array]:
+    """Value over unit², and log(w_k/w̄) over unit, for weights 1 + unit·u of any small unit."""
+    tiny = unit < 1e-13
+    scale = np.where(tiny, 1.0, unit)
+    value, log_ratio, _ = _compare(reference, u * scale[:, None])
+    value = np.where(tiny, 0.5 * reference * np.mean(u * u, axis=1), value / (scale * scale))
+    return value, np.where(tiny[:, None], u, log_ratio / scale[:, None])
+
+
+# ------------------------------------------------------------------ the integral over ν
+
+
+def _rmes_parts(problem: _Problem) -> tuple[Array, Array]:
+    """Value and derivatives of RMES in units of exp(log_scale)."""
+    points = problem.rho.size
+    parts, log_scale = np.zeros((3, points)), np.zeros(points)
+    low, high = problem.gamma.min(axis=0), problem.gamma.max(axis=0)
+    differ = low < high
+    # far above every mean the limit underflows; noise that is negligible keeps its logarithm
+    silent = problem.noiseless & differ & (low <= _FAR)
+    problem = replace(problem, c=np.where(low > _FAR, np.maximum(problem.c, 1e-10), problem.c))
+    if silent.any():
+        parts[:, silent] = _noiseless_parts(problem.gamma[:, silent])
+    noisy = np.flatnonzero(differ & ~silent)
+    if noisy.size:
+        parts[:, noisy], log_scale[noisy] = _integrate(problem.take(noisy), _mixture)
+    return parts, log_scale
+
+
+def _integrate(problem: _Problem, reference: _Reference) -> tuple[Array, Array]:
+    """Sum the terms of each point over its nodes, in the arithmetic that suits its γ and ρ."""
+    gamma, rho, c = problem.gamma, problem.rho, problem.c
+    parts, log_scale = np.zeros((3, rho.size)), np.zeros(rho.size)
+    low, high = gamma.min(axis=0), gamma.max(axis=0)
+    start, stop = quadrature.support(low, high, rho, c)
+    width = quadrature.strip(low, high, c)
+    sharp = quadrature.sharp(start, stop, rho, c)
+    faint = rho * (1.0 + np.maximum(-low, high)) < _FAINT
+    kind = np.where(faint, 3, np.where(low < -_FAR, 1, np.where(low > _FAR, 2, 0)))
+    for method, arithmetic in enumerate((_ordinary, _below, _above, _faint)):
+        for use_panels in (False, True):
+            chosen = np.flatnonzero((kind == method) & (sharp == use_panels))
+            if not chosen.size:
+                continue
+            some = problem.take(chosen)
+            rules: tuple[quadrature.Nodes, ...]
+            if use_panels:
+                rules = quadrature.panels(some.gamma, some.rho, some.c, stop[chosen], width[chosen])
+            else:
+                rules = (
+                    quadrature.trapezoidal(
+                        start[chosen], stop[chosen], some.rho, some.c, width[chosen]
+                    ),
+                )
+            parts[:, chosen], log_scale[chosen] = _sum(some, rules, arithmetic, reference)
+    return parts, log_scale
+
+
+def _sum(
+    problem: _Problem,
+    rules: tuple[quadrature.Nodes, ...],
+    arithmetic: "_Arithmetic",
+    reference: _Reference,
+) -> tuple[Array, Array]:
+    points = problem.rho.size
+    pieces = []
+    for rule in rules:
+        nodes, blocks = rule.offset.shape
+        step = max(_CHUNK // (nodes * problem.gamma.shape[0]), 1)
+        for i in range(0, blocks, step):
+            part = rule.part(i, i + step)
+            terms, log_weight = arithmetic(problem, part, reference)
+            pieces.append((part.owner, terms, log_weight))
+    log_scale = np.zeros(points)
+    if arithmetic in (_above, _faint):
+        log_scale = np.full(points, -np.inf)
+        for owner, _, log_weight in pieces:
+            np.maximum.at(log_scale, owner, log_weight.max(axis=0))
+    parts = np.zeros((3, points))
+    for owner, terms, log_weight in pieces:
+        summed = np.sum(terms * np.exp(log_weight - log_scale[owner]), axis=1)
+        for i in range(3):
+            parts[i] += np.bincount(owner, summed[i], points)
+    return parts, log_scale
+
+
+# Terms of (value, Σ_k ∂/∂γ_k, 2σ² ∂/∂σ²) at the nodes, (3, nodes, blocks), and their log weights.
+# Every derivative is E_ν[(1/K) Σ_k (∂w_k) log(w_k/w̄)], since Σ_k w_k ∂log(w_k/w̄) = 0, with
+#     ∂w_k/∂γ_k = φ(g_k)/(cΦ(γ_k)) − λ(γ_k) w_k,
+#     2σ² ∂w_k/∂σ² = −γ_k ∂w_k/∂γ_k + (g_k − cγ_k) φ(g_k)/Φ(γ_k).
+_Arithmetic = Callable[[_Problem, quadrature.Nodes, _Reference], tuple[Array, Array]]
+
+
+def _ordinary(
+    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
+) -> tuple[Array, Array]:
+    """|γ| moderate: Φ itself. Where every γ > 0 it is w_k − 1 that is computed, by upper tails."""
+    owner = nodes.owner
+    gamma, c = problem.gamma[:, owner], problem.c[owner]  # (maxima, blocks), (blocks,)
+    upper = gamma.min(axis=0) > 0.0
+    sign = np.where(upper, 1.0, -1.0)
+    cdf = ndtr(gamma)
+    g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
+    tail = ndtr(-sign * g)
+    inverse = 1.0 / cdf
+    v = np.where(upper, ndtr(-gamma) * inverse, 0.0) - (sign * inverse) * tail
+    offset = np.broadcast_to(np.where(upper, 1.0, 0.0), nodes.offset.shape)
+    value, log_ratio, weighted = _compare(*reference(v, offset, np.ones_like(c)))
+    density = np.exp(-0.5 * g * g - LOG_ROOT_2PI) * inverse * log_ratio
+    by_gamma = density / c - hazard(gamma) * weighted
+    by_variance = (g - c * gamma) * density - gamma * by_gamma
+    return np.stack([value, by_gamma.mean(axis=1), by_variance.mean(axis=1)]), nodes.log_weight
+
+
+def _below(
+    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
+) -> tuple[Array, Array]:
+    """Some γ far below zero: log w_k, free of the parabolas that cancel between g and γ."""
+    owner = nodes.owner
+    gamma, c, rho = problem.gamma[:, owner], problem.c[owner], problem.rho[owner]
+    g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
+    nu = nodes.nu[:, None]
+    # distance from ργ, the mean of y for f at its bound, in units of c
+    apart = np.where(c < rho, (c * gamma - g) / rho, (nu - rho * gamma) / c)
+    under, gamma_under = np.minimum(g, 0.0), np.minimum(gamma, 0.0)
+    scaled = log_scaled_cdf(gamma_under)
+    log_w = np.where(
+        (g < 0.0) & (gamma < 0.0),
+        0.5 * (nu - apart) * (nu + apart) + log_scaled_cdf(under) - scaled,
+        log_cdf(g) - np.where(gamma < 0.0, scaled - 0.5 * gamma * gamma, log_cdf(gamma)),
+    )
+    top = log_w.max(axis=1)
+    v = np.expm1(log_w - top[:, None])
+    if reference is _gaussian:
+        weighted = (1.0 + v) * log_w
+        value = np.mean(weighted - 1.0 - v, axis=1) + np.exp(-top)
+    else:
+        one = np.ones_like(top)
+        value, _, weighted = _compare(*reference(v, one, one))
+    # λ(z) = slack(z) − z, and what the −z of g and γ leave is written out
+    sg, sgamma = slack(g), slack(gamma)
+    by_gamma = weighted * (rho * apart / c + sg / c - sgamma)
+    by_variance = weighted * (
+        gamma * sgamma - sg * (c * gamma + rho * nu / c) - rho * rho * nu * apart / c
+    )
+    return (
+        np.stack([value, by_gamma.mean(axis=1), by_variance.mean(axis=1)]),
+        nodes.log_weight + top,
+    )
+
+
+def _above(
+    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
+) -> tuple[Array, Array]:
+    """Every γ far above zero: w_k − 1 in units of the largest, which may underflow."""
+    owner = nodes.owner
+    gamma, c = problem.gamma[:, owner], problem.c[owner]
+    g = (gamma - nodes.anchor) / c - nodes.offset[:, None]
+    log_unit = log_cdf(-np.minimum(g, gamma).min(axis=1))  # (nodes, blocks)
+    scale = log_unit[:, None]
+    unit = np.exp(log_unit)
+    v = np.exp(log_cdf(-gamma) - scale) - np.exp(log_cdf(-g) - scale)
+    value, log_ratio = _compare_small(*reference(v, np.ones_like(unit), unit), unit)
+    density = np.exp(-0.5 * g * g - LOG_ROOT_2PI - scale)
+    hazard_now = np.exp(-0.5 * gamma * gamma - LOG_ROOT_2PI - scale)
+    by_gamma = density / c - hazard_now * (1.0 + unit[:, None] * v)
+    by_variance = (g - c * gamma) * density - gamma * by_gamma
+    return (
+        np.stack(
+            [
+                value,
+                np.mean(by_gamma * log_ratio, axis=1),
+                np.mean(by_variance * log_ratio, axis=1),
+            ]
+        ),
+        nodes.log_weight + 2.0 * log_unit,
+    )
+
+
+def _faint(
+    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
+) -> tuple[Array, Array]:
+    """Noise drowns f: Mehler's series w_k = 1 − λ(γ_k) Σ_n ρⁿ/n! He_{n−1}(γ_k) He_n(ν)."""
+    owner = nodes.owner
+    gamma, c, rho = problem.gamma[:, owner], problem.c[owner], problem.rho[owner]
+    log_hazard = -0.5 * gamma * gamma - LOG_ROOT_2PI - log_cdf(gamma)
+    log_unit = np.minimum(log_hazard.max(axis=0) + np.log(rho), 0.0)
+    lam = np.exp(log_hazard - log_unit)  # (maxima, blocks)
+    gap = slack(gamma)
+    nu = nodes.nu[:, None]
+    v, by_gamma, by_rho = (np.zeros((nu.shape[0], *gamma.shape)) for _ in range(3))
+    previous, here = np.zeros_like(gamma), np.ones_like(gamma)  # He_{n−2}(γ), He_{n−1}(γ)
+    before, now = np.ones_like(nu), nu  # He_{n−1}(ν), He_n(ν)
+    power = rho
+    for n in range(1, _MEHLER_TERMS + 1):
+        term = power * now
+        v -= term * (lam * here)
+        by_gamma += term * (lam * (gap * here - (n - 1) * previous))
+        by_rho -= (n * term) * (lam * here)
+        previous, here = here, gamma * here - (n - 1) * previous
+        before, now = now, nu * now - n * before
+        power = power * rho / (n + 1)
+    unit = np.broadcast_to(np.exp(log_unit), nodes.nu.shape)
+    value, log_ratio = _compare_small(*reference(v, np.ones_like(unit), unit), unit)
+    by_variance = c * c * by_rho - gamma * by_gamma
+    return (
+        np.stack(
+            [
+                value,
+                np.mean(by_gamma * log_ratio, axis=1),
+                np.mean(by_variance * log_ratio, axis=1),
+            ]
+        ),
+        nodes.log_weight + 2.0 * log_unit,
+    )
