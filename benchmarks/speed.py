@@ -30,6 +30,7 @@ MEMORY_SETTING = (200, 6)
 DEFAULT_TOOLS = ["rmes", "optuna-gp", "botorch-mes", "bayes-opt"]
 THREADS = {"one": "One BLAS/OMP thread", "default": "Default threads"}
 THREAD_VARIABLES = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
+RUN = datetime.now(UTC).isoformat(timespec="seconds")
 RESULTS = Path(__file__).parent / "results"
 ROWS = RESULTS / "speed.jsonl"
 
@@ -122,6 +123,7 @@ def circumstances(tool, threads):
         line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
     return {
+        "run": RUN,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "tool": tool,
         "threads": threads,
@@ -169,12 +171,12 @@ def table(lines):
 
 
 def milliseconds(row, ours=None):
-    """Median and quartiles, and how many times ours that is."""
+    """Median and quartiles, and how many times ours that is if one run measured both."""
     if row is None:
         return "–"
     low, median, high = 1e3 * np.quantile(row["seconds"], [0.25, 0.5, 0.75])
     text = f"{median:.0f} ({low:.0f}–{high:.0f})"
-    if ours is None or ours is row:
+    if ours is None or ours is row or ours["run"] != row["run"]:
         return text
     return f"{text} ×{median / (1e3 * np.median(ours['seconds'])):.1f}"
 
@@ -259,7 +261,9 @@ def main():
             with ROWS.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             size = f"n = {row['n']}, d = {row['d']}" if "n" in row else "import"
-            print(f"{size:16} {row['threads']:8} {row['tool']:15} {milliseconds(row)} ms")
+            print(
+                f"{size:16} {row['threads']:8} {row['tool']:15} {milliseconds(row)} ms", flush=True
+            )
         print(f"\n{report(rows)}")
     saved = [json.loads(line) for line in ROWS.read_text().splitlines()]
     (RESULTS / "speed.md").write_text(report(saved) + "\n")
