@@ -187,6 +187,24 @@ def test_contradictory_and_certain_conditions_give_finite_sites():
             assert np.all(np.isfinite(shift))
 
 
+def test_damping_leaves_the_fixed_point_where_it_is(monkeypatch):
+    covariance = np.array([[[1.0, 0.8, -0.3], [0.8, 1.0, -0.6], [-0.3, -0.6, 1.0]]])
+    mean, softening = np.array([[-2.0, 0.5, -1.0]]), np.full((1, 3), 1e-9)
+    undamped = pes._expectation_propagation(covariance, mean, softening)
+    monkeypatch.setattr(pes, "_UNDAMPED", 0)
+    damped = pes._expectation_propagation(covariance, mean, softening)
+    np.testing.assert_allclose(damped, undamped, rtol=1e-6)
+
+
+def test_factors_take_the_least_jitter_they_need():
+    good, singular = np.diag([1.0, 4.0]), np.array([[1.0, 1.0], [1.0, 1.0 - 1e-9]])
+    inverse = pes._inverse_factor(np.stack([good, singular]))
+    np.testing.assert_allclose(inverse[0], np.diag([1.0, 0.5]), rtol=1e-15)
+    assert np.all(np.isfinite(inverse[1]))
+    with pytest.raises(np.linalg.LinAlgError, match="jitter"):
+        pes._inverse_factor(np.array([[1.0, 3.0], [3.0, 1.0]]))
+
+
 # --- the conditions ------------------------------------------------------------------------------
 
 
@@ -201,7 +219,7 @@ def mean_given_conditions(given, conditions):
         count, columns = c.shape[1], conditions.weights.shape[-1]
         t = c @ conditions.weights
         t += (k @ conditions.data_weights).reshape(1, len(x), count, columns).swapaxes(1, 2)
-        return given.predict(x)[0][0] + t[0, ..., -2]
+        return t[0, ..., -2]
 
     return mean
 
@@ -485,6 +503,9 @@ def brute_force(given, noise, grid, points, draws, rng):
     return np.array(cells), np.array(counts), np.array(information)
 
 
+# The first five and four posteriors of a family. Others of it were tried: with 300,000 draws two of
+# the next fifteen in 1-D miss 0.9 (0.84 and 0.89) for want of draws (1.4 million: 0.94 and 0.98),
+# one has a maximiser known for certain and nothing to rank; the next six in 2-D reach 0.966.
 @pytest.mark.parametrize(
     ("d", "seed"), [(1, seed) for seed in range(5)] + [(2, seed) for seed in range(4)]
 )
