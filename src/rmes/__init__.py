@@ -1,3 +1,24 @@
-"""Bayesian optimisation for noisy, expensive measurements."""
+"""Bayesian optimisation for noisy, expensive measurements.
+
+>>> import rmes
+>>> opt = rmes.Optimizer({"x": (0.0, 1.0)}, direction="maximize", seed=0)
+>>> trial = opt.ask()
+>>> _ = opt.tell(trial, 1.0 - (trial.params["x"] - 0.3) ** 2)
+"""
+
+import logging
+
+from rmes import information as information
+from rmes.optimizer import Optimizer as Optimizer
+from rmes.optimizer import SpaceExhausted as SpaceExhausted
+from rmes.optimizer import Trial as Trial
+from rmes.report import Outlook as Outlook
+from rmes.report import Recommendation as Recommendation
+from rmes.space import Categorical as Categorical
+from rmes.space import Float as Float
+from rmes.space import Integer as Integer
+from rmes.suggest import Settings as Settings
 
 __version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

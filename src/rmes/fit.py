@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rmes.gp import Model, bounds, log_evidence, log_evidence_and_gradient, log_prior
 from rmes.measurements import Data
-from rmes.multistart import RowsValueAndGradient, climb
+from rmes.multistart import RowsValueAndGradient, climb, space_filling
 
 Array = NDArray[np.float64]
 
@@ -72,11 +72,24 @@ def fit(
         if len(particles) and np.max(particle_density) > density(start[None])[0]:
             start = particles[np.argmax(particle_density)]
         guess = (warm.covariance / np.outer(width, width))[None]
-        found = climb(objective, ((start - low) / width)[None], 1.0 / width, _FIT_TOLERANCE, guess)
+        found = climb(objective, ((start - low) / width)[None], 1.0 / width, _WARM_TOLERANCE, guess)
     else:
         warm, particles, particle_density = None, np.empty((0, len(low))), np.empty(0)
-        starts = (_cold_starts(model, data) - low) / width
-        found = climb(objective, starts, 1.0 / width, _FIT_TOLERANCE)
+        climbs = _FLAT_CLIMBS if np.isinf(model.length_scale.spread) else _PRIOR_CLIMBS
+        modes, others = _cold_starts(data, low, high, 16 * climbs, rng)
+        screened = others[np.argsort(-density(others))[:climbs]]
+        starts = (np.concatenate([modes, screened]) - low) / width
+        found = climb(objective, starts, 1.0 / width, _COLD_TOLERANCE, rounds=_COLD_ROUNDS)
+        for _ in range(2):  # one length-scale in another mode: too many modes to start in them all
+            best = low + found.x[np.argmax(found.value)] * width
+            moved = _single_moves(data, best, low, high)
+            moved = moved[np.argsort(-density(moved))[:climbs]]
+            again = climb(
+                objective, (moved - low) / width, 1.0 / width, _COLD_TOLERANCE, rounds=_COLD_ROUNDS
+            )
+            if np.max(again.value) <= np.max(found.value) + _WARM_TOLERANCE:
+                break
+            found = again
     top = int(np.argmax(found.value))
     best = low + found.x[top] * width
     if samples == 0:
@@ -99,24 +112,46 @@ def fit(
     return Fit(best, covariance, moved, size)
 
 
-_FIT_TOLERANCE = 1e-3  # nats of log posterior: far below what changes a suggestion
+# In nats of the log posterior. The next data move the optimum by more than the warm tolerance.
+_COLD_TOLERANCE, _WARM_TOLERANCE = 1e-6, 1e-3
+_COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
+# How many random settings to climb from beside the modes, each the best of 16. A prior on the
+# length-scales leaves few modes; a flat one leaves one for each set of coordinates that matter.
+_FLAT_CLIMBS, _PRIOR_CLIMBS = 16, 2
 _COLD_STEPS, _WARM_STEPS = 6, 2
 
 
-def _cold_starts(model: Model, data: Data) -> Array:
-    """Settings from which the modes of the likelihood are found, (starts, p)."""
-    low, high = bounds(model, data)
+def _cold_starts(
+    data: Data, low: Array, high: Array, count: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Settings in both modes of the likelihood (4, p), and random ones (count, p)."""
     d = len(low) - 1 - data.infers_noise
-    root = np.sqrt(d)
     variance = float(np.var(data.y)) or 1.0
-    scales = [0.4 * root, 0.15 * root, 2.0 * root, 0.4 * root]
-    noises = [0.03 * variance, 1e-3 * variance, 0.5 * variance, 1e-4 * variance]
-    signals = [variance, variance, 0.5 * variance, 2.0 * variance]
-    starts = [
-        [np.log(scale)] * d + [np.log(signal)] + [np.log(noise)] * data.infers_noise
-        for scale, noise, signal in zip(scales, noises, signals, strict=True)
-    ]
-    return np.clip(np.array(starts), low + 1e-3, high - 1e-3)
+    # length-scale in units of √d, signal variance and noise variance in units of var y
+    table = np.log([[0.4, 1.0, 0.03], [0.15, 1.0, 1e-3], [2.0, 0.5, 0.5], [0.4, 2.0, 1e-4]])
+    shift = np.array([0.5 * np.log(d)] * d + [np.log(variance)] * (len(low) - d))
+    columns = ([0] * d + [1, 2])[: len(low)]
+    modes = table[:, columns] + shift
+    least = np.log([0.05, 0.1, 1e-6])[columns] + shift
+    most = np.log([50.0, 10.0, 1.0])[columns] + shift
+    unit = space_filling(count, len(low), rng)
+    # A coordinate that does not matter has an infinite length-scale: one in three of them.
+    unit[:, :d] = np.where(unit[:, :d] > 2 / 3, 1.0, 0.8 * unit[:, :d])
+    others = least + (most - least) * unit
+    inside = 1e-3 * (high - low)
+    return (
+        np.clip(modes, low + inside, high - inside),
+        np.clip(others, low + inside, high - inside),
+    )
+
+
+def _single_moves(data: Data, best: Array, low: Array, high: Array) -> Array:
+    """The best setting with one length-scale changed to each of five others, (5 d, p)."""
+    d = len(low) - 1 - data.infers_noise
+    moved = np.repeat(best[None], 5 * d, axis=0)
+    levels = np.log([0.05, 0.2, 0.8, 4.0, 40.0])
+    moved[np.arange(5 * d), np.repeat(np.arange(d), 5)] = np.tile(levels, d)
+    return np.clip(moved, low, high)
 
 
 def _laplace(objective: RowsValueAndGradient, best: Array, low: Array, width: Array) -> Array:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes import paths
 from rmes.domain import Domain
 from rmes.gp import Posterior
 from rmes.kernels import squared_distances
 from rmes.multistart import search
+from rmes.paths import Paths, draw
 
 Array = NDArray[np.float64]
 
@@ -19,10 +19,11 @@ FEATURES = 256
 
 @dataclass(frozen=True, slots=True)
 class Maxima:
-    """P draws for each of S settings: values (S, P) and places (S, P, d)."""
+    """P draws for each of S settings: values (S, P), places (S, P, d), and the drawn paths."""
 
     value: Array
     place: Array
+    paths: Paths
 
 
 def from_paths(
@@ -50,7 +51,7 @@ def from_paths(
     features : int
         Frequencies of the prior draw.
     """
-    drawn = paths.draw(posterior, count, features, rng)
+    drawn = draw(posterior, count, features, rng)
     screened = drawn.screen(candidates).reshape(posterior.settings * count, -1)
     scale = np.minimum(posterior.length_scales, 1.0)
     starts, owner = _starts(screened, candidates, scale, count, climbs)
@@ -65,7 +66,8 @@ def from_paths(
     order = np.lexsort((-found.value, owner))
     best = order[np.searchsorted(owner[order], np.arange(len(screened)))]
     shape = (posterior.settings, count)
-    return Maxima(found.value[best].reshape(shape), found.x[best].reshape(*shape, -1))
+    place = found.x[best].reshape(*shape, -1)
+    return Maxima(found.value[best].reshape(shape), place, drawn)
 
 
 _TOLERANCE = 1e-6  # of the signal's standard deviation: what a further step would add

@@ -62,6 +62,7 @@ def climb(
     scale: Array,
     tolerance: float,
     curvature: Array | None = None,
+    rounds: int = _ROUNDS,
 ) -> Climb:
     """Climb from every start to a local maximum in the unit cube, never below the start.
 
@@ -77,6 +78,8 @@ def climb(
         A point rests when the next step promises less than this.
     curvature : (m, d, d) array, optional
         A first guess at `Climb.curvature`, for example from an earlier, similar function.
+    rounds : int
+        The most evaluations for each start.
     """
     scale = np.broadcast_to(scale, starts.shape)
     x = np.clip(starts, 0.0, 1.0)
@@ -100,7 +103,7 @@ def climb(
     step = np.ones(len(live))
     direction, promise, gradient = _direction(x, gradient, inverse, unit, fresh)
 
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         keep = promise > tolerance
         if not keep.all():
             best_inverse[live[~keep]] = inverse[~keep]

@@ -1,0 +1,81 @@
+"""What to believe now, in standardised units: the recommendation, and what is left to gain."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmes.domain import Domain
+from rmes.gp import Posterior
+from rmes.maxima import from_paths
+from rmes.multistart import search, space_filling, spread
+
+Array = NDArray[np.float64]
+
+_CANDIDATES = 512
+_CLIMBS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """A point x (d,) and what the model, averaged over its settings, believes of f there."""
+
+    x: Array
+    mean: float
+    sd: float
+
+
+def believe(posterior: Posterior, x: Array) -> list[Belief]:
+    """Beliefs at the points x (m, d): moments of the mixture over the settings."""
+    means, variances = posterior.predict(x)
+    mean = means.mean(axis=0)
+    sd = np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    return [Belief(*row) for row in zip(x, mean.tolist(), sd.tolist(), strict=True)]
+
+
+def best_anywhere(posterior: Posterior, domain: Domain, rng: np.random.Generator) -> Belief:
+    """Where the mean is largest over all feasible points."""
+
+    def mean(x: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        moments = posterior.moments(x)
+        return moments.mean.mean(axis=0), moments.mean_gradient.mean(axis=0)
+
+    if domain.size <= _CANDIDATES:
+        candidates = domain.enumerate()
+    else:
+        candidates = domain.snap(space_filling(_CANDIDATES, domain.dimensions, rng))
+        candidates = np.concatenate([candidates, posterior.x])
+    scale = np.minimum(np.exp(np.mean(np.log(posterior.length_scales), axis=0)), 1.0)
+    values = posterior.predict(candidates)[0].mean(axis=0)
+    starts = candidates[spread(values, candidates / scale, _CLIMBS)]
+    found = search(mean, starts, scale, 1e-9, domain)
+    return believe(posterior, found.x[[np.argmax(found.value)]])[0]
+
+
+def best_measured(posterior: Posterior) -> Belief:
+    """Where the mean is largest among the measured points."""
+    row = int(np.argmax(posterior.predict(posterior.x)[0].mean(axis=0)))
+    return believe(posterior, posterior.x[[row]])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """Joint draws (draws,) of the maximum of f and of f at one point."""
+
+    maximum: Array
+    here: Array
+
+
+def prospects(
+    posterior: Posterior, x: Array, domain: Domain, draws: int, rng: np.random.Generator
+) -> Prospects:
+    """Draw the maximum and f(x), x (d,), from the same posterior paths."""
+    per_setting = -(-draws // posterior.settings)
+    if domain.size <= _CANDIDATES:
+        candidates = domain.enumerate()
+    else:
+        candidates = domain.snap(space_filling(_CANDIDATES, domain.dimensions, rng))
+        candidates = np.concatenate([candidates, posterior.x])
+    drawn = from_paths(posterior, per_setting, np.vstack([candidates, x]), domain, rng)
+    here = drawn.paths.values(x[None])[..., 0].ravel()
+    return Prospects(np.maximum(drawn.value.ravel(), here), here)

@@ -1,0 +1,560 @@
+"""Ask where to measure, tell what came out; recommend an answer and say how sure it is."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmes.answer import Belief, believe, best_anywhere, best_measured, prospects
+from rmes.fit import Fit, fit
+from rmes.gp import Posterior
+from rmes.measurements import Data, merge
+from rmes.multistart import space_filling
+from rmes.report import Outlook, Recommendation
+from rmes.space import Space
+from rmes.suggest import Settings, Situation, posterior_given, small_work, suggest
+from rmes.units import Units
+
+Array = NDArray[np.float64]
+
+NoiseAt = Callable[[dict[str, Any]], float]
+
+_VERSION = 1  # of the JSON format
+_OUTLOOK_DRAWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A point to measure: its number, its parameters and why it was chosen."""
+
+    id: int
+    params: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A trial, its place in the cube, and what came of it; pending while there is nothing."""
+
+    trial: Trial
+    x: Array
+    values: tuple[float, ...] = ()
+    noise_sds: tuple[float | None, ...] = ()
+    failed: bool = False
+
+    @property
+    def pending(self) -> bool:
+        return not self.values and not self.failed
+
+
+class SpaceExhausted(RuntimeError):
+    """Every point of a finite space has been measured without noise, or is being measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Knowledge:
+    """What the data told so far say."""
+
+    data: Data
+    units: Units
+    posterior: Posterior
+
+
+class Optimizer:
+    """Bayesian optimisation of a noisy, expensive measurement, by ask and tell.
+
+    Parameters
+    ----------
+    space : mapping
+        Name -> (low, high), `Float`, `Integer` or `Categorical`.
+    direction : "minimize" or "maximize"
+    noise_sd : None, number or callable
+        Standard deviation of the measurement noise: None infers it, 0 means exact, a number is
+        known, a callable gives it for a dictionary of parameters. `tell` can give it for single
+        measurements; those without it follow this rule.
+    seed : int, optional
+        Makes the run reproducible; drawn and remembered if not given.
+    initial : int or sequence of dictionaries, optional
+        How many space-filling points come first, or the points themselves. By default two for
+        each parameter and two more, at most ten.
+    settings : Settings, optional
+        How points are chosen.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any] | Space,
+        direction: str = "minimize",
+        noise_sd: float | NoiseAt | None = None,
+        seed: int | None = None,
+        *,
+        initial: int | Sequence[Mapping[str, Any]] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.space = space if isinstance(space, Space) else Space(space)
+        if direction not in ("minimize", "maximize"):
+            raise ValueError(f"direction is {direction!r}; expected 'minimize' or 'maximize'")
+        self.direction = direction
+        self.noise_sd = noise_sd if callable(noise_sd) else _noise_sd(noise_sd)
+        if seed is None:
+            seed = int(np.random.SeedSequence().entropy % 2**63)  # type: ignore[operator]
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seed is {seed!r}; expected a whole number from 0")
+        self.seed = int(seed)
+        self.settings = settings or Settings()
+        self._model = replace(self.settings.model, groups=self.space.groups)
+        moving = len(set(self.space.groups))
+        self._own: tuple[dict[str, Any], ...] = ()
+        if initial is None:
+            self.initial = min(2 * moving + 2, 10)
+        elif isinstance(initial, int | np.integer) and not isinstance(initial, bool):
+            if initial < 0:
+                raise ValueError(f"initial is {initial}; expected 0 or more points")
+            self.initial = int(initial)
+        elif isinstance(initial, Sequence):
+            for point in initial:
+                self.space.encode(point)  # raises on bad ones
+            self._own = tuple(dict(point) for point in initial)
+            self.initial = len(self._own)
+        else:
+            raise TypeError(f"initial is {initial!r}; expected a number or a list of points")
+        self._records: list[_Record] = []
+        self._fit: Fit | None = None
+        self._known: _Knowledge | None = None
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, n: int | None = None) -> Any:
+        """Suggest where to measure: a `Trial`, or a list of n of them to measure at once.
+
+        Trials that have been asked for and not yet told are taken into account.
+        """
+        if n is None:
+            return self._ask()
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+            raise ValueError(f"n is {n!r}; expected a whole number from 1")
+        return [self._ask() for _ in range(n)]
+
+    def _ask(self) -> Trial:
+        number = len(self._records)
+        rng = np.random.default_rng([self.seed, 0, number])
+        measured = [record for record in self._records if record.values]
+        exact = self._exact
+        if exact and self._remaining() == 0:
+            raise SpaceExhausted(
+                f"all {self.space.domain.size:.0f} points have been asked for, and measurements "
+                "are exact: there is nothing left to learn"
+            )
+        if number < len(self._own):
+            params = dict(self._own[number])
+            reason = f"your point {number + 1} of {len(self._own)}"
+            return self._add(params, self.space.encode(params), reason)
+        if number < self.initial or not measured or not self.space.dimensions:
+            x = self._space_filling(number)
+            return self._add(self.space.decode(x), x, f"space-filling point {number + 1}")
+
+        data, units = self._data()
+        pending = self._points([r for r in self._records if r.pending])
+        failed = self._points([r for r in self._records if r.failed])
+        noise_at = self._noise_at(units) if callable(self.noise_sd) else None
+        situation = Situation(self.space.domain, failed, exact, noise_at)
+        settings = replace(self.settings, model=self._model)
+        found = suggest(data, pending, settings, rng, situation, self._fit)
+        self._fit = found.fit
+        reason = _reason(settings.acquisition, found.value)
+        if found.repeats is not None:
+            original = next(r for r in measured if np.array_equal(r.x, found.x))
+            reason = f"repeat of trial {original.trial.id}: {reason}"
+            return self._add(original.trial.params, original.x, reason)
+        return self._add(self.space.decode(found.x), found.x, reason)
+
+    def _add(self, params: Mapping[str, Any], x: Array, reason: str) -> Trial:
+        trial = Trial(len(self._records), dict(params), reason)
+        self._records.append(_Record(trial, x))
+        return trial
+
+    def _space_filling(self, number: int) -> Array:
+        """Point `number` of a space-filling sequence, skipping what an exact run has measured."""
+        rng = np.random.default_rng([self.seed, 1])
+        points = self.space.domain.snap(space_filling(number + 64, self.space.dimensions, rng))
+        if self._exact:
+            taken = self._points(self._records)
+            for x in points[number:]:
+                if not np.any(np.all(taken == x, axis=1)):
+                    return np.asarray(x)
+            if np.isfinite(self.space.domain.size):
+                for x in self.space.domain.enumerate():
+                    if not np.any(np.all(taken == x, axis=1)):
+                        return np.asarray(x)
+        return np.asarray(points[number])
+
+    def _remaining(self) -> float:
+        """Points of the space that have not been asked for."""
+        size = self.space.domain.size if self.space.dimensions else 1.0
+        if not math.isfinite(size) or size > 1e5:
+            return math.inf
+        return size - len({record.x.tobytes() for record in self._records})
+
+    @property
+    def _exact(self) -> bool:
+        return not callable(self.noise_sd) and self.noise_sd == 0.0
+
+    def _points(self, records: Sequence[_Record]) -> Array:
+        if not records:
+            return np.empty((0, self.space.dimensions))
+        return np.array([record.x for record in records]).reshape(len(records), -1)
+
+    # ------------------------------------------------------------------ telling
+
+    def tell(
+        self,
+        trial: Trial | int | Mapping[str, Any],
+        value: float | Sequence[float] | None = None,
+        *,
+        noise_sd: float | None = None,
+        failed: bool = False,
+    ) -> Trial:
+        """Record what a measurement gave.
+
+        Parameters
+        ----------
+        trial : Trial, int or mapping
+            From `ask`, its id, or the parameters of a measurement made elsewhere.
+        value : number or sequence of numbers
+            The measurement, or several replicates of it.
+        noise_sd : number, optional
+            Standard deviation of the noise of each value, where it is known.
+        failed : bool
+            The measurement gave no value. Points near it will be avoided.
+
+        Telling the same again changes nothing; telling a trial something else is an error.
+        """
+        values = _values(value, failed)
+        sd = _noise_sd(noise_sd)
+        record = self._find(trial)
+        told = replace(record, values=values, noise_sds=(sd,) * len(values), failed=failed)
+        if not record.pending:
+            same = (told.values, told.noise_sds, told.failed)
+            if same == (record.values, record.noise_sds, record.failed):
+                return record.trial
+            said = "failed" if record.failed else f"told as {_plain(record.values)}"
+            raise ValueError(
+                f"trial {record.trial.id} was already {said}; to add another measurement of the "
+                "same point, tell its parameters instead of the trial"
+            )
+        number = record.trial.id
+        if number == len(self._records):
+            self._records.append(told)
+        else:
+            self._records[number] = told
+        self._known = None
+        return record.trial
+
+    def _find(self, trial: Trial | int | Mapping[str, Any]) -> _Record:
+        """The record meant; a new one for parameters that are not being waited for."""
+        if isinstance(trial, Mapping):
+            x = self.space.encode(trial)
+            for record in self._records:
+                if record.pending and np.array_equal(record.x, x):
+                    return record
+            params = {name: trial[name] for name in self.space.parameters}
+            return _Record(Trial(len(self._records), params, "told without being asked for"), x)
+        number = trial.id if isinstance(trial, Trial) else trial
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise TypeError(f"expected a trial, its id or its parameters, not {trial!r}")
+        if not 0 <= number < len(self._records):
+            raise ValueError(
+                f"there is no trial {number}; {len(self._records)} have been asked for or told"
+            )
+        record = self._records[int(number)]
+        if isinstance(trial, Trial) and trial.params != record.trial.params:
+            raise ValueError(
+                f"trial {number} of this optimizer has the parameters {record.trial.params}, "
+                f"not {trial.params}: it comes from another one"
+            )
+        return record
+
+    # ------------------------------------------------------------------ answering
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """All trials so far: id, params, state, values, noise_sds and reason."""
+        return [
+            {
+                "id": record.trial.id,
+                "params": dict(record.trial.params),
+                "state": _state(record),
+                "values": list(record.values),
+                "noise_sds": list(record.noise_sds),
+                "reason": record.trial.reason,
+            }
+            for record in self._records
+        ]
+
+    def recommend(self, among: str = "anywhere") -> Recommendation:
+        """The best parameters as far as the model can tell from all data told so far.
+
+        Parameters
+        ----------
+        among : "anywhere" or "measured"
+            The optimum of the posterior mean over the whole space, or over the measured points.
+        """
+        if among not in ("anywhere", "measured"):
+            raise ValueError(f"among is {among!r}; expected 'anywhere' or 'measured'")
+        known = self._learn()
+        rng = np.random.default_rng([self.seed, 2, known.data.size])
+        with small_work(known.data.size):
+            measured = best_measured(known.posterior)
+            belief = measured
+            if among == "anywhere" and self.space.dimensions:
+                belief = max(
+                    best_anywhere(known.posterior, self.space.domain, rng),
+                    measured,
+                    key=lambda b: b.mean,
+                )
+            return self._recommendation(known, belief)
+
+    def _recommendation(self, known: _Knowledge, belief: Belief) -> Recommendation:
+        units = known.units
+        told = [record for record in self._records if record.values]
+        values = [(units.sign * v, v, record) for record in told for v in record.values]
+        _, luckiest, where = max(values, key=lambda item: item[0])
+        scale = np.minimum(np.median(known.posterior.length_scales, axis=0), 1.0)
+        distance = np.array([np.sum(((r.x - belief.x) / scale) ** 2) for r in told])
+        near = sum(len(r.values) for r, s in zip(told, distance, strict=True) if s <= 0.25)
+        there = believe(known.posterior, where.x[None])[0]
+        params = self.space.decode(belief.x)
+        for record in told:  # as the user wrote them
+            if np.array_equal(record.x, belief.x):
+                params = dict(record.trial.params)
+        return Recommendation(
+            params=params,
+            mean=float(units.backward(np.array(belief.mean))),
+            sd=float(belief.sd * units.stretch(np.array(belief.mean))),
+            interval=_interval(units, belief),
+            near=near,
+            measurements=len(values),
+            observed_params=dict(where.trial.params),
+            observed_value=luckiest,
+            observed_mean=float(units.backward(np.array(there.mean))),
+            direction=self.direction,
+        )
+
+    def outlook(self) -> Outlook:
+        """What is still to gain: where the true optimum lies, and how far the answer is from it."""
+        known = self._learn()
+        answer = self.recommend()
+        rng = np.random.default_rng([self.seed, 3, known.data.size])
+        x = self.space.encode(answer.params)
+        units = known.units
+        with small_work(known.data.size):
+            drawn = prospects(known.posterior, x, self.space.domain, _OUTLOOK_DRAWS, rng)
+            optimum = units.backward(drawn.maximum)
+            here = units.backward(drawn.here)
+            settings = replace(self.settings, model=self._model, acquisition="rmes")
+            situation = Situation(self.space.domain, self._points([]), self._exact)
+            none = self._points([])
+            next_one = suggest(known.data, none, settings, rng, situation, self._fit)
+        low, high = np.quantile(optimum, [0.05, 0.95])
+        return Outlook(
+            optimum_interval=(float(low), float(high)),
+            expected_gap=float(np.mean(np.abs(optimum - here))),
+            information=float(np.exp(next_one.value)),
+            gaps=np.sort(np.abs(optimum - here)),
+        )
+
+    # ------------------------------------------------------------------ the model
+
+    def _data(self) -> tuple[Data, Units]:
+        """All values told so far, standardised, with their noise."""
+        told = [record for record in self._records if record.values]
+        values = np.array([v for record in told for v in record.values])
+        x = np.array([record.x for record in told for _ in record.values])
+        x = x.reshape(len(values), self.space.dimensions)
+        units = Units.of(values, 1.0 if self.direction == "maximize" else -1.0)
+        z = units.forward(values)
+        default = None if callable(self.noise_sd) else self.noise_sd
+        noise = np.empty(len(values))
+        row = 0
+        for record in told:
+            assumed = self.noise_sd(record.trial.params) if callable(self.noise_sd) else default
+            for sd in record.noise_sds:
+                given = assumed if sd is None else sd
+                noise[row] = np.nan if given is None else given
+                row += 1
+        return merge(x, z, (noise / units.stretch(z)) ** 2), units
+
+    def _noise_at(self, units: Units) -> Callable[[Array], Array]:
+        """The user's noise at new points, as standardised variances."""
+        noise_sd = self.noise_sd
+        assert callable(noise_sd)
+
+        def noise_at(x: Array) -> Array:
+            sds = [_noise_sd(noise_sd(self.space.decode(point))) for point in x]
+            return (np.array(sds, dtype=float) / units.scale) ** 2
+
+        return noise_at
+
+    def _learn(self) -> _Knowledge:
+        """The posterior given all data told so far; kept until something is told."""
+        if self._known is None:
+            if not any(record.values for record in self._records):
+                raise ValueError("nothing has been measured yet: tell a value first")
+            data, units = self._data()
+            rng = np.random.default_rng([self.seed, 4, len(self._records), data.size])
+            with small_work(data.size):
+                learned = fit(self._model, data, rng, self.settings.samples, self._fit)
+                posterior = posterior_given(data, self._points([]), self._model, learned)
+            self._known = _Knowledge(data, units, posterior)
+        return self._known
+
+    # ------------------------------------------------------------------ saving
+
+    def to_json(self) -> str:
+        """The whole state as text; `from_json` continues the same run, bit for bit."""
+        state = {
+            "format": "rmes",
+            "version": _VERSION,
+            "space": self.space.to_json(),
+            "direction": self.direction,
+            "noise_sd": "callable" if callable(self.noise_sd) else self.noise_sd,
+            "seed": self.seed,
+            "initial": list(self._own) or self.initial,
+            "acquisition": self.settings.acquisition,
+            "trials": [
+                {
+                    "params": record.trial.params,
+                    "reason": record.trial.reason,
+                    "x": record.x.tolist(),
+                    "values": list(record.values),
+                    "noise_sds": list(record.noise_sds),
+                    "failed": record.failed,
+                }
+                for record in self._records
+            ],
+            "fit": None
+            if self._fit is None
+            else {
+                "best": self._fit.best.tolist(),
+                "covariance": self._fit.covariance.tolist(),
+                "samples": self._fit.samples.tolist(),
+                "size": self._fit.size,
+            },
+        }
+        return json.dumps(state, allow_nan=False)
+
+    @classmethod
+    def from_json(
+        cls,
+        text: str,
+        *,
+        noise_sd: NoiseAt | None = None,
+        settings: Settings | None = None,
+    ) -> "Optimizer":
+        """Continue from what `to_json` wrote.
+
+        A callable `noise_sd` and settings other than the default are code, not data: hand them
+        over again.
+        """
+        try:
+            state = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"this is not a saved optimizer: {error}") from None
+        if not isinstance(state, dict) or state.get("format") != "rmes":
+            raise ValueError("this is not a saved optimizer: it lacks format 'rmes'")
+        if state.get("version") != _VERSION:
+            raise ValueError(
+                f"the saved optimizer has version {state.get('version')}; expected {_VERSION}"
+            )
+        if (state["noise_sd"] == "callable") != (noise_sd is not None):
+            raise ValueError(
+                "the saved noise_sd is a callable: pass it again as noise_sd="
+                if state["noise_sd"] == "callable"
+                else f"the saved noise_sd is {state['noise_sd']}; it cannot be replaced"
+            )
+        settings = settings or Settings(acquisition=state["acquisition"])
+        optimizer = cls(
+            Space.from_json(state["space"]),
+            state["direction"],
+            noise_sd if noise_sd is not None else state["noise_sd"],
+            state["seed"],
+            initial=state["initial"],
+            settings=settings,
+        )
+        for number, saved in enumerate(state["trials"]):
+            optimizer._records.append(
+                _Record(
+                    Trial(number, saved["params"], saved["reason"]),
+                    np.array(saved["x"], dtype=float),
+                    tuple(saved["values"]),
+                    tuple(saved["noise_sds"]),
+                    saved["failed"],
+                )
+            )
+        if state["fit"] is not None:
+            best = np.array(state["fit"]["best"])
+            optimizer._fit = Fit(
+                best,
+                np.array(state["fit"]["covariance"]),
+                np.array(state["fit"]["samples"]).reshape(-1, len(best)),
+                state["fit"]["size"],
+            )
+        return optimizer
+
+
+def _values(value: Any, failed: bool) -> tuple[float, ...]:
+    if failed:
+        if value is not None:
+            raise ValueError(f"a failed measurement has no value, but {value!r} was given")
+        return ()
+    if value is None:
+        raise ValueError("no value was given; a measurement without one is told as failed=True")
+    several = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+    values = list(value) if several and np.ndim(value) else [value]
+    if not values:
+        raise ValueError("the list of values is empty")
+    for one in values:
+        if isinstance(one, bool) or not isinstance(one, int | float | np.number | np.ndarray):
+            raise TypeError(f"value is {one!r}; expected a number")
+        if not math.isfinite(one):
+            raise ValueError(
+                f"value is {float(one)}; expected a finite number "
+                "(a measurement that failed is told as failed=True)"
+            )
+    return tuple(float(one) for one in values)
+
+
+def _noise_sd(noise_sd: Any) -> float | None:
+    if noise_sd is None:
+        return None
+    if isinstance(noise_sd, bool) or not isinstance(noise_sd, int | float | np.number):
+        raise TypeError(f"noise_sd is {noise_sd!r}; expected a number, or None to infer it")
+    if not (math.isfinite(noise_sd) and noise_sd >= 0):
+        raise ValueError(f"noise_sd is {noise_sd}; expected 0 or more, or None to infer it")
+    return float(noise_sd)
+
+
+def _interval(units: Units, belief: Belief) -> tuple[float, float]:
+    """The central 90 % for f at the point, in the user's units."""
+    ends = units.backward(belief.mean + np.array([-1.0, 1.0]) * 1.6448536269514722 * belief.sd)
+    return float(ends.min()), float(ends.max())
+
+
+def _plain(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _state(record: _Record) -> str:
+    if record.pending:
+        return "pending"
+    return "failed" if record.failed else "measured"
+
+
+def _reason(acquisition: str, value: float) -> str:
+    if acquisition == "rmes":
+        return f"expected to tell {math.exp(value):.2g} nats about the best value"
+    return f"best point under {acquisition}"

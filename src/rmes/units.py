@@ -1,0 +1,75 @@
+"""The sign, scale and outliers of measured values, handled once, at the door.
+
+Inside, values are maximised and have mean 0 and standard deviation 1. A value far outside all
+others (three interquartile ranges beyond the quartiles, Tukey's "far out") would take the whole
+scale for itself: beyond that fence the scale becomes logarithmic. The map is monotone, invertible
+and the identity, up to shift and scale, wherever no value is far out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """A monotone map between a user's values and standardised ones.
+
+    Attributes
+    ----------
+    sign : float
+        1 to maximise, -1 to minimise.
+    center, scale : float
+        Of the signed values.
+    low, high : float
+        The fences, in standardised units.
+    """
+
+    sign: float
+    center: float
+    scale: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Array, sign: float) -> "Units":
+        """Units in which the values (n,) are standardised."""
+        signed = sign * np.asarray(values, dtype=float)
+        if not len(signed):
+            return Units(sign, 0.0, 1.0, -np.inf, np.inf)
+        first, third = np.quantile(signed, [0.25, 0.75])
+        reach = 3.0 * (third - first)
+        inside = signed
+        if reach > 0.0:
+            inside = np.clip(signed, first - reach, third + reach)
+        center = float(np.mean(inside))
+        scale = float(np.std(inside))
+        if not scale > 1e-12 * abs(center):
+            scale = abs(center) or 1.0  # all values are equal; any scale will do
+        if np.array_equal(inside, signed):
+            return Units(sign, center, scale, -np.inf, np.inf)
+        return Units(
+            sign, center, scale, (first - reach - center) / scale, (third + reach - center) / scale
+        )
+
+    def forward(self, values: Array) -> Array:
+        """Standardised values."""
+        z = (self.sign * values - self.center) / self.scale
+        below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
+        return np.asarray(
+            np.clip(z, self.low, self.high) - np.log1p(-below) + np.log1p(above), dtype=float
+        )
+
+    def backward(self, z: Array) -> Array:
+        """The user's values."""
+        below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
+        linear = np.clip(z, self.low, self.high) - np.expm1(-below) + np.expm1(above)
+        return np.asarray(self.sign * (self.center + self.scale * linear), dtype=float)
+
+    def stretch(self, z: Array) -> Array:
+        """How much a small standardised difference at z is in the user's units, positive."""
+        beyond = np.maximum(np.maximum(self.low - z, z - self.high), 0.0)
+        return np.asarray(self.scale * np.exp(beyond), dtype=float)
