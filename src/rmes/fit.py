@@ -61,20 +61,18 @@ def fit(
         return value, gradient * width
 
     def density(theta: Array) -> Array:
-        evidence = np.array([log_evidence(model, data, setting) for setting in theta])
         inside = np.all((theta >= low) & (theta <= high), axis=1)
+        evidence = log_evidence(model, data, np.clip(theta, low, high))
         return np.where(inside, log_prior(model, data, theta)[0] + evidence, -np.inf)
 
+    samples = _affordable(samples, data.size)
     if warm is not None and warm.best.shape == low.shape:
-        particles = warm.samples
-        particle_density = density(particles)
-        start = warm.best
-        if len(particles) and np.max(particle_density) > density(start[None])[0]:
-            start = particles[np.argmax(particle_density)]
+        particles = np.resize(warm.samples, (samples, len(low))) if len(warm.samples) else None
         guess = (warm.covariance / np.outer(width, width))[None]
-        found = climb(objective, ((start - low) / width)[None], 1.0 / width, _WARM_TOLERANCE, guess)
+        start = ((warm.best - low) / width)[None]
+        found = climb(objective, start, 1.0 / width, _WARM_TOLERANCE, guess)
     else:
-        warm, particles, particle_density = None, np.empty((0, len(low))), np.empty(0)
+        warm, particles = None, None
         climbs = _FLAT_CLIMBS if np.isinf(model.length_scale.spread) else _PRIOR_CLIMBS
         modes, others = _cold_starts(data, low, high, 16 * climbs, rng)
         screened = others[np.argsort(-density(others))[:climbs]]
@@ -100,25 +98,32 @@ def fit(
         covariance, size = _laplace(objective, best, low, width), data.size
     else:
         covariance, size = warm.covariance, warm.size
-    if len(particles) == 0:
-        steps = _COLD_STEPS
+    if particles is None:
         particles = np.repeat(best[None], samples, axis=0)
-        particle_density = np.full(samples, found.value[top])
-    else:
-        steps = _WARM_STEPS
-        particles = np.resize(particles, (samples, len(best)))
-        particle_density = np.resize(particle_density, samples)
-    moved = _metropolis(density, particles, particle_density, best, covariance, steps, rng)
-    return Fit(best, covariance, moved, size)
+        return Fit(
+            best, covariance, _metropolis(density, particles, best, covariance, 6, rng), size
+        )
+    if data.size <= _SMALL:
+        return Fit(
+            best, covariance, _metropolis(density, particles, best, covariance, 2, rng), size
+        )
+    turn = [data.size % samples]  # one sample at a time: the others have hardly aged
+    particles[turn] = _metropolis(density, particles[turn], best, covariance, 2, rng)
+    return Fit(best, covariance, particles, size)
 
 
+def _affordable(samples: int, size: int) -> int:
+    """Fewer settings where data abound: their posterior is narrow then, and each one costs n³."""
+    return min(samples, max(2, -(-samples * 150 // size)))
+
+
+_SMALL = 100  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance.
 _COLD_TOLERANCE, _WARM_TOLERANCE = 1e-6, 1e-3
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
 # How many random settings to climb from beside the modes, each the best of 16. A prior on the
 # length-scales leaves few modes; a flat one leaves one for each set of coordinates that matter.
 _FLAT_CLIMBS, _PRIOR_CLIMBS = 16, 2
-_COLD_STEPS, _WARM_STEPS = 6, 2
 
 
 def _cold_starts(
@@ -174,7 +179,6 @@ def _laplace(objective: RowsValueAndGradient, best: Array, low: Array, width: Ar
 def _metropolis(
     density: Callable[[Array], Array],
     particles: Array,
-    current: Array,
     best: Array,
     covariance: Array,
     steps: int,
@@ -187,6 +191,7 @@ def _metropolis(
     posterior is far from a normal one).
     """
     count, p = particles.shape
+    current = density(particles)
     root = np.linalg.cholesky(covariance)
     freedom = 4.0
 

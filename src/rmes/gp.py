@@ -100,21 +100,34 @@ def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     return -0.5 * (offset**2) @ precision, -offset * precision
 
 
-def log_evidence(model: Model, data: Data, theta: Array) -> float:
-    """Log marginal likelihood at one vector of log hyperparameters; -inf where K is singular."""
-    factor = _factor(model, data, theta, model.kernel.value(_distances(model, data, theta)))
-    if factor is None:
-        return -np.inf
-    alpha, _ = dpotrs(factor, data.y, lower=1)
-    return _log_likelihood(data, theta, factor, alpha)
+def log_evidence(model: Model, data: Data, theta: Array) -> Array:
+    """Log marginal likelihood (m,) at log hyperparameters (m, p); -inf where K is singular."""
+    # Several small matrices at once cost little more than one; large ones go one by one.
+    together = max(1, _TOGETHER // data.size**2)
+    values = np.empty(len(theta))
+    for first in range(0, len(theta), together):
+        some = theta[first : first + together]
+        covariance = _covariance(model, data, some)
+        for row, matrix in enumerate(covariance):
+            factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+            if info:
+                values[first + row] = -np.inf
+                continue
+            alpha, _ = dpotrs(factor, data.y, lower=1)
+            values[first + row] = _log_likelihood(data, some[row], factor, alpha)
+    return values
+
+
+_TOGETHER = 40_000  # numbers: 320 kB
 
 
 def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[float, Array]:
     """`log_evidence` and its gradient (p,) (Rasmussen & Williams 2006, eq. 5.9)."""
     d = _length_scales(model, data)
-    correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta))
-    factor = _factor(model, data, theta, correlation)
-    if factor is None:
+    correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta[None])[0])
+    covariance = _noisy(model, data, theta[None], correlation[None])[0]
+    factor, info = dpotrf(covariance.T, lower=1, clean=1, overwrite_a=1)
+    if info:
         return -np.inf, np.zeros_like(theta)
     alpha, _ = dpotrs(factor, data.y, lower=1)
     value = _log_likelihood(data, theta, factor, alpha)
@@ -146,29 +159,33 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[f
 
 
 def _distances(model: Model, data: Data, theta: Array) -> Array:
-    """Scaled squared distances (n, n) of the data."""
-    z = data.x / np.exp(theta[model.scales(data.x.shape[1])])
+    """Scaled squared distances (m, n, n) of the data."""
+    z = data.x / np.exp(theta[:, model.scales(data.x.shape[1])])[:, None, :]
     s = squared_distances(z, z)
-    np.einsum("ii->i", s)[:] = 0.0
+    np.einsum("mii->mi", s)[:] = 0.0
     return s
 
 
-def _factor(model: Model, data: Data, theta: Array, correlation: Array) -> Array | None:
-    """Cholesky factor of K (lower, clean), None where K is singular."""
+def _noisy(model: Model, data: Data, theta: Array, correlation: Array) -> Array:
+    """K (m, n, n) for correlations (m, n, n)."""
     d = _length_scales(model, data)
-    signal = np.exp(theta[d])
-    covariance = signal * correlation
+    signal = np.exp(theta[:, d])
+    covariance = signal[:, None, None] * correlation
     if model.mean_variance:
         covariance += model.mean_variance
-    noise = np.exp(theta[d + 1]) if data.infers_noise else 0.0
-    np.einsum("ii->i", covariance)[:] += _row_noise(data, signal, noise)
-    factor, info = dpotrf(covariance.T, lower=1, clean=1, overwrite_a=1)
-    return factor if info == 0 else None
+    noise = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
+    np.einsum("mii->mi", covariance)[:] += _row_noise(data, signal, noise)
+    return covariance
 
 
-def _row_noise(data: Data, signal: Array, noise: Array | float) -> Array:
-    """Noise variance of each row, at least NOISE_FLOOR of the signal variance."""
-    return np.maximum(data.known + noise * data.share, NOISE_FLOOR * signal)
+def _covariance(model: Model, data: Data, theta: Array) -> Array:
+    return _noisy(model, data, theta, model.kernel.value(_distances(model, data, theta)))
+
+
+def _row_noise(data: Data, signal: Array, noise: Array) -> Array:
+    """Noise variance (m, n) of each row, at least NOISE_FLOOR of the signal variance."""
+    given = data.known + noise[:, None] * data.share
+    return np.asarray(np.maximum(given, NOISE_FLOOR * signal[:, None]))
 
 
 def _log_likelihood(data: Data, theta: Array, factor: Array, alpha: Array) -> float:
@@ -228,18 +245,31 @@ class Posterior:
         """Variance (S,) of the process before any data."""
         return self.signal_variance + self.model.mean_variance
 
+    def correlation_with_data(self, x: Array) -> Array:
+        """κ(x, X) (S, m, n) for the points x (m, d)."""
+        return self.model.kernel.value(self._distances(x))
+
     def covariance_with_data(self, x: Array) -> Array:
         """Prior covariance (S, m, n) of the process at x (m, d) with the process at the data."""
-        k = self.model.kernel.value(self._distances(x))
+        k = self.correlation_with_data(x)
         k *= self.signal_variance[:, None, None]
         k += self.model.mean_variance
         return k
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance (S, m) of the process at x (m, d) (paper, eq. 1)."""
-        k = self.covariance_with_data(x)
+        return self.predict_given(self.correlation_with_data(x))
+
+    def predict_given(self, correlation: Array) -> tuple[Array, Array]:
+        """`predict` for points whose correlation with the data is known."""
+        k = self.signal_variance[:, None, None] * correlation
+        k += self.model.mean_variance
         mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
         return mean, self._variance(np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2)))
+
+    def mean_at_data(self) -> Array:
+        """Mean (S, n) of the process at its own data: y less the noise that α takes out."""
+        return np.asarray(self.y - self.row_noise * self.alpha)
 
     def moments(self, x: Array) -> Moments:
         """Mean and variance of the process at x (m, d) with their gradients in x."""
@@ -341,15 +371,13 @@ class Posterior:
 def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     """Condition the process on data, for each of the log hyperparameters theta (S, p)."""
     d, n = _length_scales(model, data), data.size
-    inverse = np.empty((len(theta), n, n))
-    noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
     signals = np.exp(theta[:, d])
-    row_noise = np.empty((len(theta), n))
-    for row, setting in enumerate(theta):
-        row_noise[row] = _row_noise(data, signals[row], noises[row])
-        correlation = model.kernel.value(_distances(model, data, setting))
-        factor = _factor(model, data, setting, correlation)
-        if factor is None:
+    noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
+    row_noise = _row_noise(data, signals, noises)
+    inverse = _covariance(model, data, theta)
+    for row in range(len(theta)):
+        factor, info = dpotrf(inverse[row].T, lower=1, clean=1, overwrite_a=1)
+        if info:
             raise np.linalg.LinAlgError(_singular(signals[row], row_noise[row].min()))
         inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
     hyperparameters = (np.exp(theta[:, model.scales(data.x.shape[1])]), signals, noises)

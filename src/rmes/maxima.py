@@ -9,6 +9,7 @@ from rmes.domain import Domain
 from rmes.gp import Posterior
 from rmes.kernels import squared_distances
 from rmes.multistart import search
+from rmes.normal import log_cdf
 from rmes.paths import Paths, draw
 
 Array = NDArray[np.float64]
@@ -32,6 +33,7 @@ def from_paths(
     candidates: Array,
     domain: Domain,
     rng: np.random.Generator,
+    correlation: Array | None = None,
     climbs: int = 2,
     features: int = FEATURES,
 ) -> Maxima:
@@ -46,13 +48,17 @@ def from_paths(
     domain : Domain
         Where the maximum is sought; the candidates lie in it.
     rng : numpy Generator
+    correlation : (S, m, n) array, optional
+        Of the candidates with the data, if it is known already.
     climbs : int
         Starts for each path.
     features : int
         Frequencies of the prior draw.
     """
     drawn = draw(posterior, count, features, rng)
-    screened = drawn.screen(candidates).reshape(posterior.settings * count, -1)
+    if correlation is None:
+        correlation = posterior.correlation_with_data(candidates)
+    screened = drawn.screen(candidates, correlation).reshape(posterior.settings * count, -1)
     scale = np.minimum(posterior.length_scales, 1.0)
     starts, owner = _starts(screened, candidates, scale, count, climbs)
     deviation = float(np.sqrt(np.max(posterior.signal_variance)))
@@ -93,4 +99,32 @@ def _starts(
             scaled = candidates / unit
             near = squared_distances(scaled[pick[rows]], scaled) < 0.25
             values[rows][near] = -np.inf
-    return np.concatenate(picks), np.tile(np.arange(paths_count), climbs)
+    return np.stack(picks, axis=1).ravel(), np.repeat(np.arange(paths_count), climbs)
+
+
+def from_gumbel(posterior: Posterior, count: int, points: Array, rng: np.random.Generator) -> Array:
+    """Draws (S, count) of the maximum by a Gumbel fit (Wang & Jegelka 2017, section 3.1).
+
+    The values at the points (m, d) are taken to be independent, and a Gumbel distribution is
+    given the quartiles that their maximum would have. Independence makes the draws too large, the
+    more so the more points: a shortcut for comparison, not the default.
+    """
+    mean, variance = posterior.predict(points)
+    deviation = np.sqrt(variance)
+    lower = np.max(mean, axis=1) - 5.0 * np.max(deviation, axis=1)
+    upper = np.max(mean + 8.0 * deviation, axis=1)
+    quartiles = np.array([0.25, 0.75])
+    low = np.tile(lower, (2, 1))  # (quartile, S)
+    high = np.tile(upper, (2, 1))
+    for _ in range(60):  # bisection: log Σ log Φ is monotone
+        middle = 0.5 * (low + high)
+        z = (middle[:, :, None] - mean) / deviation
+        below = np.sum(log_cdf(z), axis=2) < np.log(quartiles)[:, None]
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
+    first, third = 0.5 * (low + high)
+    reduced = -np.log(-np.log(quartiles))
+    scale = (third - first) / (reduced[1] - reduced[0])
+    location = first - scale * reduced[0]
+    uniform = rng.random((posterior.settings, count))
+    return np.asarray(location[:, None] - scale[:, None] * np.log(-np.log(uniform)))

@@ -82,112 +82,103 @@ def climb(
         The most evaluations for each start.
     """
     scale = np.broadcast_to(scale, starts.shape)
-    x = np.clip(starts, 0.0, 1.0)
-    live = np.arange(len(x))
-    value, gradient = function(x, live)
-    best_x, best_value = x.copy(), value.copy()
-    identity = np.eye(x.shape[1])
     if curvature is None:
-        inverse = np.broadcast_to(identity, (*x.shape, x.shape[1])).copy()  # in units of scale
+        inverse = np.zeros((*starts.shape, starts.shape[1]))
+        np.einsum("mii->mi", inverse)[:] = scale * scale
     else:
-        inverse = curvature / (scale[:, :, None] * scale[:, None, :])
-    best_inverse = inverse.copy()
+        inverse = curvature.copy()
+    x = np.clip(starts, 0.0, 1.0)
+    rows = np.arange(len(x))
+    value, gradient = function(x, rows)
+    best = Climb(x.copy(), np.where(np.isfinite(value), value, -np.inf), inverse.copy())
     fresh = np.full(len(x), curvature is None)
-    unit = scale
-    # Non-finite starts cannot be climbed from.
-    keep = np.isfinite(value)
-    if not keep.all():
-        best_value[~keep] = -np.inf
-        live, x, value, gradient = live[keep], x[keep], value[keep], gradient[keep]
-        inverse, fresh, unit = inverse[keep], fresh[keep], unit[keep]
-    step = np.ones(len(live))
-    direction, promise, gradient = _direction(x, gradient, inverse, unit, fresh)
+    direction, promise = _direction(x, gradient, inverse, scale, fresh)
+    promise[~np.isfinite(value)] = 0.0  # nothing can be climbed from there
+    step = np.ones(len(x))
 
     for _ in range(rounds):
-        keep = promise > tolerance
-        if not keep.all():
-            best_inverse[live[~keep]] = inverse[~keep]
-            live, x, value, gradient = live[keep], x[keep], value[keep], gradient[keep]
-            inverse, fresh, unit, step = inverse[keep], fresh[keep], unit[keep], step[keep]
-            direction = direction[keep]
-        if not len(live):
+        if promise.min(initial=np.inf) <= tolerance:
+            rest = promise <= tolerance
+            best.curvature[rows[rest]] = inverse[rest]
+            live = ~rest
+            rows, x, value, gradient = rows[live], x[live], value[live], gradient[live]
+            inverse, scale, fresh = inverse[live], scale[live], fresh[live]
+            direction, promise, step = direction[live], promise[live], step[live]
+        if not len(rows):
             break
-        trial = np.clip(x + step[:, None] * direction * unit, 0.0, 1.0)
-        moved = (trial - x) / unit
-        trial_value, trial_gradient = function(trial, live)
+        trial = x + step[:, None] * direction
+        np.minimum(np.maximum(trial, 0.0, out=trial), 1.0, out=trial)
+        moved = trial - x
+        trial_value, trial_gradient = function(trial, rows)
         rise = np.einsum("ij,ij->i", gradient, moved)
         better = trial_value >= value + _SUFFICIENT * rise  # False for NaN
-        failed = ~better
-        if failed.any():
-            # Shorten to the top of the parabola through what is known, within [0.1, 0.5].
-            drop = np.where(np.isfinite(trial_value), value + rise - trial_value, np.inf)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                step[failed] *= np.clip(rise / (2.0 * drop), 0.1, 0.5)[failed]
-        if better.any():
-            rows = np.flatnonzero(better)
-            new_gradient = trial_gradient[rows] * unit[rows]
-            _update(inverse, fresh, rows, moved[rows], gradient[rows] - new_gradient, identity)
-            x[rows], value[rows] = trial[rows], trial_value[rows]
-            best_x[live[rows]], best_value[live[rows]] = x[rows], value[rows]
-            step[rows] = 1.0
-            direction[rows], promise_rows, gradient[rows] = _direction(
-                x[rows], trial_gradient[rows], inverse[rows], unit[rows], fresh[rows]
-            )
-            promise = np.full(len(live), np.inf)
-            promise[rows] = promise_rows
+        if better.all():
+            _update(inverse, fresh, moved, gradient - trial_gradient)
+            x, value, gradient = trial, trial_value, trial_gradient
+            step = np.ones(len(rows))
+            direction, promise = _direction(x, gradient, inverse, scale, fresh)
         else:
-            promise = np.full(len(live), np.inf)
-        promise[failed & (step < 1e-8)] = 0.0
-    else:
-        best_inverse[live] = inverse
-    return Climb(best_x, best_value, best_inverse * (scale[:, :, None] * scale[:, None, :]))
+            failed = ~better
+            # Shorten to the top of the parabola through what is known, within [0.1, 0.5].
+            drop = np.where(np.isfinite(trial_value), value + rise - trial_value, np.inf)[failed]
+            step[failed] *= np.clip(rise[failed] / (2.0 * np.maximum(drop, 1e-300)), 0.1, 0.5)
+            promise[failed & (step < 1e-8)] = 0.0
+            inside, begun = inverse[better], fresh[better]
+            _update(inside, begun, moved[better], gradient[better] - trial_gradient[better])
+            inverse[better], fresh[better] = inside, begun
+            x[better], value[better] = trial[better], trial_value[better]
+            gradient[better], step[better] = trial_gradient[better], 1.0
+            direction[better], promise[better] = _direction(
+                x[better], gradient[better], inside, scale[better], begun
+            )
+        best.x[rows], best.value[rows] = x, value
+    best.curvature[rows] = inverse
+    return best
 
 
 def _direction(
-    x: Array, gradient: Array, inverse: Array, unit: Array, fresh: NDArray[np.bool_]
-) -> tuple[Array, Array, Array]:
-    """Ascent directions and the rise they promise, both in units of the scale.
-
-    Also returns the scaled gradient.
-    """
-    g = gradient * unit if gradient is not None else gradient
-    free = ~(((x <= 0.0) & (g < 0.0)) | ((x >= 1.0) & (g > 0.0)))
-    masked = g * free
-    direction = np.einsum("mij,mj->mi", inverse, masked) * free
-    promise = np.einsum("mi,mi->m", direction, masked)
-    length = np.sqrt(np.einsum("mi,mi->m", direction, direction))
+    x: Array, gradient: Array, inverse: Array, scale: Array, fresh: NDArray[np.bool_]
+) -> tuple[Array, Array]:
+    """Ascent directions (m, d), and the rise (m,) that a step along them promises."""
+    outward = ((x <= 0.0) & (gradient < 0.0)) | ((x >= 1.0) & (gradient > 0.0))
+    masked = np.where(outward, 0.0, gradient)
+    direction = np.matmul(inverse, masked[:, :, None])[:, :, 0]
+    direction[outward] = 0.0
+    promise = np.einsum("ij,ij->i", direction, masked)
+    scaled = direction / scale
+    length = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
     # The first step has no curvature to go by: it is half a scale long at most. Later ones may
     # be as long as two scales.
-    limit = np.where(fresh, 0.5, 2.0)
-    shrink = np.minimum(1.0, limit / np.maximum(length, 1e-300))
-    return direction * shrink[:, None], promise * shrink, g
+    shrink = np.minimum(1.0, np.where(fresh, 0.5, 2.0) / np.maximum(length, 1e-300))
+    direction *= shrink[:, None]
+    promise *= shrink
+    return direction, promise
 
 
-def _update(
-    inverse: Array,
-    fresh: NDArray[np.bool_],
-    rows: NDArray[np.intp],
-    s: Array,
-    y: Array,
-    identity: Array,
-) -> None:
-    """BFGS update of the inverse curvature of `rows`, for s = step, y = fall of the gradient."""
-    y = y * (s != 0.0)  # coordinates held at a bound say nothing about the others
-    sy = np.einsum("mi,mi->m", s, y)
-    yy = np.einsum("mi,mi->m", y, y)
-    good = sy > 1e-10 * np.sqrt(np.einsum("mi,mi->m", s, s) * yy)
-    if not good.all():
-        rows, s, y, sy, yy = rows[good], s[good], y[good], sy[good], yy[good]
-        if not len(rows):
-            return
-    first = fresh[rows]
-    if first.any():  # size the matrix by the first curvature seen (Nocedal & Wright, eq. 6.20)
-        inverse[rows[first]] *= (sy[first] / yy[first])[:, None, None]
-        fresh[rows] = False
-    left = identity - s[:, :, None] * (y / sy[:, None])[:, None, :]
-    h = left @ inverse[rows] @ np.swapaxes(left, 1, 2)
-    h += s[:, :, None] * (s / sy[:, None])[:, None, :]
-    inverse[rows] = h
+def _update(inverse: Array, fresh: NDArray[np.bool_], s: Array, y: Array) -> None:
+    """BFGS update (in place) of the inverse curvatures, for s = step, y = fall of the gradient.
+
+    With u = H y and v = ½ (1 + y'u / s'y) s - u the formula (Nocedal & Wright, eq. 6.17) is
+    H + (s v' + v s') / s'y.
+    """
+    y = np.where(s == 0.0, 0.0, y)  # coordinates held at a bound say nothing about the others
+    sy = np.einsum("ij,ij->i", s, y)
+    yy = np.einsum("ij,ij->i", y, y)
+    good = sy > 1e-10 * np.sqrt(np.einsum("ij,ij->i", s, s) * yy)
+    u = np.matmul(inverse, y[:, :, None])[:, :, 0]
+    if fresh.any():  # size the matrix by the first curvature seen (Nocedal & Wright, eq. 6.20)
+        first = fresh & good
+        yu = np.einsum("ij,ij->i", y, u)
+        size = np.where(first, sy / np.where(first, yu, 1.0), 1.0)
+        inverse *= size[:, None, None]
+        u *= size[:, None]
+        fresh &= ~first
+    sy = np.where(good, sy, 1.0)
+    v = (0.5 * (1.0 + np.einsum("ij,ij->i", y, u) / sy))[:, None] * s - u
+    v *= (good / sy)[:, None]
+    product = s[:, :, None] * v[:, None, :]
+    inverse += product
+    inverse += product.transpose(0, 2, 1)
 
 
 def search(

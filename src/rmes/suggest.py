@@ -191,14 +191,16 @@ def choose(
     candidates = _candidates(posterior, settings, domain, rng)
     drawn = None
     if settings.acquisition not in ("log-ei", "ei", "ucb"):
-        drawn = maxima.from_paths(posterior, settings.maxima, candidates, domain, rng)
+        near = posterior.correlation_with_data(candidates)
+        drawn = maxima.from_paths(posterior, settings.maxima, candidates, domain, rng, near)
         places = drawn.place.reshape(-1, domain.dimensions)
         candidates = np.concatenate([candidates, places])
     acquired = acquire(posterior, settings.acquisition, noise, drawn, data.size)
     function = _avoiding(acquired, settings.acquisition, posterior, data.x, situation.failed)
     scale = _common_scale(posterior)
     if settings.acquisition == "rmes" and drawn is not None and not len(situation.failed):
-        mean, variance = posterior.predict(candidates)
+        near = np.concatenate([near, posterior.correlation_with_data(places)], axis=1)
+        mean, variance = posterior.predict_given(near)
         values = rmes_matched(mean, variance, noise(candidates), drawn.value).mean(axis=0)
     else:
         values = function(candidates)[0]
@@ -245,6 +247,7 @@ def _repeat(
     """
     distance = np.sum(((data.x - x) / scale) ** 2, axis=1)
     near = np.argsort(distance)[:3]
+    near = near[distance[near] < 0.05]
     near = near[~_coincide(data.x[near], pending)]
     if not len(near):
         return None
@@ -297,7 +300,7 @@ def acquire(
 ) -> ValueAndGradient:
     """The named acquisition as a function of x."""
     if name in ("log-ei", "ei"):
-        best = np.max(posterior.predict(posterior.x)[0], axis=1)
+        best = np.max(posterior.mean_at_data(), axis=1)
         logarithm = name == "log-ei"
         compose = acquisition.log_average if logarithm else acquisition.average
         formula = (
@@ -367,7 +370,7 @@ def _candidates(
     if domain.size <= count:
         return domain.enumerate()
     filling = space_filling(count, d, rng)
-    mean = np.mean(posterior.predict(posterior.x)[0], axis=0)
+    mean = np.mean(posterior.mean_at_data(), axis=0)
     best = posterior.x[np.argsort(-mean)[:4]]
     scale = _common_scale(posterior)
     cloud = np.repeat(best, count // 16, axis=0)
