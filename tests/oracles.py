@@ -25,7 +25,7 @@ def _breakpoints(gammas: list[mp.mpf], rho: mp.mpf, c: mp.mpf) -> list[mp.mpf]:
     high = max(max(marks, key=lambda e: e if e < 60 else 0), mp.mpf(16))
     edges = [low]
     for mark in sorted(marks):
-        if edges[-1] + c / rho < mark < high:  # closer edges would only cost time
+        if edges[-1] + min(c / rho, 1) < mark < high:  # closer edges would only cost time
             edges.append(mark)
     return [*edges, high]
 
@@ -95,6 +95,15 @@ def rmes_integral(
             for x, weight in nodes:
                 for i, part in enumerate(integrand(middle + half * x)):
                     sums[i] += weight * half * part
+        if reference == "gaussian":
+            # H(N) + E_p[log N(y)] = (1 − E_p[ν²])/2, with E_p[ν²] = 1 − ρ²γλ(γ)
+            for x, hazard in zip(h, hazard_h, strict=True):
+                square, slope = variance / plus**2, hazard * (1 - x * (x + hazard)) / 2
+                sums[0] += square * x * hazard / 2 / count
+                sums[1] -= square * slope / s / count
+                sums[2] += (
+                    (noise / plus**4 * x * hazard - square * slope * x / variance) / 2 / count
+                )
         return sums[0], sums[1], sums[2]
 
 

@@ -94,18 +94,19 @@ def noisy_mes(
 ) -> Gain:
     """Max-value entropy search on the measurement: H(N(μ, σ₊²)) − mean_k H(p(y | f*_k)).
 
-    It equals (1/K) Σ_k E_ν[w_k log w_k]: the maxima are compared with the Gaussian posterior of y
-    instead of their own mixture. Parameters as in `rmes`.
+    That is mean_k of E_ν[w_k log w_k] + ρ²γ_k λ(γ_k)/2: the divergence of p(y | f*_k) from the
+    Gaussian posterior of y, and what its narrower second moment takes off the cross entropy. It
+    tends to `mes` as the noise vanishes. Parameters as in `rmes`.
     """
     problem = _standardize(mean, variance, noise_variance, maxima)
-    parts, log_scale = np.empty((3, problem.rho.size)), np.zeros(problem.rho.size)
     silent = problem.noiseless
-    if silent.any():
-        parts[:, silent] = _mes_parts(problem.gamma[:, silent])
+    parts = np.empty((3, silent.size))
+    parts[:, silent] = _mes_parts(problem.gamma[:, silent])
     if not silent.all():
-        noisy = np.flatnonzero(~silent)
-        parts[:, noisy], log_scale[noisy] = _integrate(problem.take(noisy), _gaussian)
-    return _gain(problem, parts * np.exp(log_scale))
+        noisy = problem.take(np.flatnonzero(~silent))
+        divergence, log_scale = _integrate(noisy, _gaussian)
+        parts[:, ~silent] = divergence * np.exp(log_scale) + _moment_parts(noisy)
+    return _gain(problem, parts)
 
 
 @_underflow_is_zero
@@ -234,6 +235,16 @@ def _mes_parts(gamma: Array) -> Array:
     return np.asarray(np.stack([entropy, slope, -gamma * slope]).mean(axis=1))
 
 
+def _moment_parts(problem: _Problem) -> Array:
+    """Mean over k of (1 − E[ν² | f*_k])/2 = ρ²γ_k λ(γ_k)/2."""
+    gamma, square = problem.gamma, problem.rho**2
+    lam = hazard(gamma)
+    slope = 0.5 * square * lam * (1.0 - gamma * slack(gamma))
+    value = 0.5 * square * gamma * lam
+    by_variance = 2.0 * problem.c**2 * value - gamma * slope
+    return np.asarray(np.stack([value, slope, by_variance]).mean(axis=1))
+
+
 def _noiseless_parts(gamma: Array) -> Array:
     """Between γ_{j−1} and γ_j the weights are 1/Φ(γ_k) for k ≥ j and 0 for the others."""
     g = np.sort(gamma, axis=0)  # (maxima, points)
@@ -330,7 +341,10 @@ def _integrate(problem: _Problem, reference: _Reference) -> tuple[Array, Array]:
     gamma, rho, c = problem.gamma, problem.rho, problem.c
     parts, log_scale = np.zeros((3, rho.size)), np.zeros(rho.size)
     low, high = gamma.min(axis=0), gamma.max(axis=0)
-    start, stop = quadrature.support(low, high, rho, c)
+    # against the Gaussian, points beyond every step still count: ψ(0) = 1
+    beyond = reference is _gaussian
+    last = np.where(low >= -_FAR, np.inf, high) if beyond else high
+    start, stop = quadrature.support(low, last, rho, c)
     width = quadrature.strip(low, high, c)
     sharp = quadrature.sharp(start, stop, rho, c)
     faint = rho * (1.0 + np.maximum(-low, high)) < _FAINT
@@ -343,7 +357,9 @@ def _integrate(problem: _Problem, reference: _Reference) -> tuple[Array, Array]:
             some = problem.take(chosen)
             rules: tuple[quadrature.Nodes, ...]
             if use_panels:
-                rules = quadrature.panels(some.gamma, some.rho, some.c, stop[chosen], width[chosen])
+                rules = quadrature.panels(
+                    some.gamma, some.rho, some.c, stop[chosen], width[chosen], beyond
+                )
             else:
                 rules = (
                     quadrature.trapezoidal(
@@ -431,15 +447,19 @@ def _below(
     v = np.expm1(log_w - top[:, None])
     if reference is _gaussian:
         weighted = (1.0 + v) * log_w
-        value = np.mean(weighted - 1.0 - v, axis=1) + np.exp(-top)
+        value = weighted.mean(axis=1)  # E[w_k] = 1: no need of ψ where the gain is not small
     else:
         one = np.ones_like(top)
         value, _, weighted = _compare(*reference(v, one, one))
-    # λ(z) = slack(z) − z, and what the −z of g and γ leave is written out
-    sg, sgamma = slack(g), slack(gamma)
-    by_gamma = weighted * (rho * apart / c + sg / c - sgamma)
-    by_variance = weighted * (
-        gamma * sgamma - sg * (c * gamma + rho * nu / c) - rho * rho * nu * apart / c
+    # Below zero λ(z) = slack(z) − z, and what the −z of g and γ leave is written out.
+    sg, sgamma = slack(under), slack(gamma)
+    lam = hazard(g)
+    direct = lam / c - hazard(gamma)
+    by_gamma = weighted * np.where(g < 0.0, rho * apart / c + sg / c - sgamma, direct)
+    by_variance = weighted * np.where(
+        g < 0.0,
+        gamma * sgamma - sg * (c * gamma + rho * nu / c) - rho * rho * nu * apart / c,
+        (g - c * gamma) * lam - gamma * direct,
     )
     return (
         np.stack([value, by_gamma.mean(axis=1), by_variance.mean(axis=1)]),

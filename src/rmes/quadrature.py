@@ -64,10 +64,12 @@ def support(low: Array, high: Array, rho: Array, c: Array) -> tuple[Array, Array
     )
     below = np.where(-low * c > REACH * rho, rho * low - REACH * c, -np.sqrt(low * low + REACH**2))
     start = np.where(low > 0.0, above, below)
+    early = peak + REACH * c / np.sqrt(spread)
     square = REACH**2 + 2.0 * positive**2 / spread
     beyond = rho * high + c * np.sqrt(np.maximum(square - np.maximum(high, 0.0) ** 2, 0.0))
     stop = np.where(square * rho * rho < np.maximum(high, 0.0) ** 2, np.sqrt(square), beyond)
-    return start, stop
+    # where even the first step is out of reach, only the near side of the peak is left
+    return start, np.where(early * rho < low, early, stop)
 
 
 def strip(low: Array, high: Array, c: Array) -> Array:
@@ -110,11 +112,14 @@ def trapezoidal(start: Array, stop: Array, rho: Array, c: Array, width: Array) -
 _X, _W = leggauss(LEGENDRE_NODES)
 
 
-def panels(gamma: Array, rho: Array, c: Array, stop: Array, width: Array) -> tuple[Nodes, Nodes]:
+def panels(
+    gamma: Array, rho: Array, c: Array, stop: Array, width: Array, beyond: bool
+) -> tuple[Nodes, Nodes]:
     """Gauss–Legendre panels over the steps, and one node for each gap between them.
 
     Overlapping steps are merged. In a gap every weight is constant, and the node carries the
-    probability of the gap. `gamma` is (maxima, points).
+    probability of the gap; `beyond` adds the gap after the last step, where every weight is 0.
+    `gamma` is (maxima, points).
     """
     size, points = gamma.shape
     g = np.sort(gamma, axis=0).T  # (points, maxima)
@@ -149,17 +154,20 @@ def panels(gamma: Array, rho: Array, c: Array, stop: Array, width: Array) -> tup
     )
     steps = Nodes(point[owner], anchor[owner], offset, nu, log_weight)
 
-    edge = (anchor + c * left) / rho
+    # gaps: before each window, and after the last one of each point
+    edge, back = (anchor + c * left) / rho, (anchor + c * right) / rho
     leading = np.append(True, point[1:] != point[:-1])
-    previous = np.append(-np.inf, ((anchor + c * right) / rho)[:-1])
-    previous = np.where(leading, -np.inf, previous)
-    middle = np.where(leading, 100.0, 0.5 * (edge - np.where(leading, edge, previous)) * rho / c)
-    offset = np.where(far.ravel()[first], left, left - middle)
+    closing = np.append(leading[1:], True) & beyond
+    previous = np.where(leading, -np.inf, np.append(0.0, back[:-1]))
+    half = np.where(leading, 100.0, 0.5 * (edge - np.where(leading, edge, previous)) * rho / c)
+    before_gap = np.where(far.ravel()[first], left, left - half)
+    offset = np.append(before_gap, right[closing] + 100.0)
+    members = np.append(np.arange(point.size), np.flatnonzero(closing))
     gaps = Nodes(
-        point,
-        anchor,
+        point[members],
+        anchor[members],
         offset[None],
-        ((anchor + c * offset) / rho)[None],
-        log_mass(previous, edge)[None],
+        ((anchor[members] + c[members] * offset) / rho[members])[None],
+        np.append(log_mass(previous, edge), log_mass(back[closing], np.inf))[None],
     )
     return steps, gaps
