@@ -9,6 +9,7 @@ w_k(ν) = Φ(g_k)/Φ(γ_k) with g_k = (γ_k − ρν)/c, and eq. (rmesd) becomes
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,10 +17,10 @@ from scipy.special import ndtr
 
 from rmes import quadrature
 from rmes.normal import (
-    LOG_ROOT_2PI,
     Array,
     hazard,
     log_cdf,
+    log_pdf,
     log_scaled_cdf,
     slack,
 )
@@ -31,8 +32,9 @@ _FAINT = 1e-3
 _MEHLER_TERMS = 6
 # c/(1 + |γ|) below which noise is not representable beside γ.
 _NOISELESS = 1e-14
-# |u| below which ψ(1 + u) is taken from its series.
-_SERIES_BELOW = 1e-4
+# Σ_k u_k² below which Σ_k ψ(1 + u_k) is taken from its series: both lose 3e-12 there.
+_SERIES_BELOW = 1e-7
+_ONE = np.ones(1)
 _CHUNK = 40_000  # elements of a (nodes, maxima, blocks) array, to stay in the cache
 
 _underflow_is_zero = np.errstate(under="ignore")  # in the far tails; nothing else is hushed
@@ -151,8 +153,8 @@ def rmes_sampled(
         nu=grid,
         log_weight=np.full(grid.shape, -np.log(samples.size)),
     )
-    terms, log_weight = _below(problem, nodes, _mixture)
-    return _gain(problem, np.sum(terms * np.exp(log_weight), axis=1))
+    parts, log_scale = _below(problem, _mixture)(nodes)
+    return _gain(problem, parts * np.exp(log_scale))
 
 
 # ------------------------------------------------------------------ the problem in its own units
@@ -167,16 +169,27 @@ class _Problem:
     c: Array  # (points,)
     variance: Array  # (points,)
 
+    low: Array  # (points,) smallest γ
+    high: Array  # (points,) largest γ
+
     @property
     def noiseless(self) -> np.ndarray:
         """Where noise is not representable beside γ."""
-        reach = 1.0 + np.abs(self.gamma).max(axis=0)
-        return np.asarray(self.c <= _NOISELESS * reach)
+        return np.asarray(self.c <= _NOISELESS * (1.0 + np.maximum(-self.low, self.high)))
 
-    def take(self, points: np.ndarray) -> "_Problem":
+    def at(self, points: np.ndarray) -> tuple[Array, Array, Array]:
+        """γ, c and ρ at some of the points."""
+        return self.gamma[:, points], self.c[points], self.rho[points]
+
+    def take(self, points: np.ndarray | slice) -> "_Problem":
         """The problem at some of the points."""
         return _Problem(
-            self.gamma[:, points], self.rho[points], self.c[points], self.variance[points]
+            self.gamma[:, points],
+            self.rho[points],
+            self.c[points],
+            self.variance[points],
+            self.low[points],
+            self.high[points],
         )
 
 
@@ -184,11 +197,11 @@ def _standardize(
     mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
 ) -> _Problem:
     """Check the arguments and write them in units of the posterior deviation."""
-    mu = np.atleast_1d(np.asarray(mean, dtype=np.float64))
-    var = np.atleast_1d(np.asarray(variance, dtype=np.float64))
+    mu = np.array(mean, dtype=np.float64, ndmin=1, copy=None)
+    var = np.array(variance, dtype=np.float64, ndmin=1, copy=None)
     noise = np.asarray(noise_variance, dtype=np.float64)
     tops = np.asarray(maxima, dtype=np.float64)
-    if mu.ndim != 1 or mu.shape != var.shape:
+    if mu.ndim != 1 or mu.shape != var.shape or mu.size == 0:
         raise ValueError(
             f"mean has shape {mu.shape} and variance {var.shape}; expected (points,) for both"
         )
@@ -202,13 +215,21 @@ def _standardize(
         if not np.isfinite(array).all():
             raise ValueError(f"{name} holds a value that is not finite")
     for name, array in (("variance", var), ("noise_variance", noise)):
-        if not (np.isfinite(array).all() and (array >= 0.0).all()):
+        if not (array.min() >= 0.0 and array.max() < np.inf):
             raise ValueError(f"{name} holds a negative or non-finite value; expected 0 or more")
     above = (tops if tops.ndim == 2 else tops[:, None]) - mu  # (maxima, points)
+    low, high = above.min(axis=0), above.max(axis=0)
     # A vanishing variance is replaced by one so small that the limit is reached: |γ| ≤ 1e8.
-    var = np.maximum(var, np.maximum((1e-8 * np.abs(above).max(axis=0)) ** 2, 1e-280))
-    total = var + noise
-    return _Problem(above / np.sqrt(var), np.sqrt(var / total), np.sqrt(noise / total), var)
+    var = np.maximum(var, np.maximum((1e-8 * np.maximum(-low, high)) ** 2, 1e-280))
+    deviation, total = np.sqrt(var), var + noise
+    return _Problem(
+        gamma=above / deviation,
+        rho=deviation / np.sqrt(total),
+        c=np.sqrt(noise / total),
+        variance=var,
+        low=low / deviation,
+        high=high / deviation,
+    )
 
 
 def _gain(problem: _Problem, parts: Array) -> Gain:
@@ -255,9 +276,9 @@ def _noiseless_parts(gamma: Array) -> Array:
     kept = np.concatenate([np.exp(drop), np.zeros_like(g[:1])])  # Φ(γ_j) / Φ(γ_{j+1})
     alive = np.tri(size, dtype=bool).T[:, :, None]  # (interval j, maximum k, 1): k ≥ j
     v = np.where(alive, np.expm1(np.minimum(log_p[:, None] - log_p[None], 0.0)), -1.0)
-    one = np.ones_like(v[:, 0])
-    value, _, weighted = _compare(*_mixture(v, one, one))
-    weighted = np.where(alive, weighted, 0.0)
+    level, u = _mixture(v, _ONE, _ONE)
+    value, _, weighted = _compare(level, u)
+    weighted = np.where(alive, weighted * level[:, None], 0.0)
     total = np.sum(mass * value, axis=0)
     # value per interval as its limits move, then as the heights 1/Φ(γ_k) change
     following = np.concatenate([value[1:], np.zeros_like(value[:1])])
@@ -274,36 +295,41 @@ _Reference = Callable[[Array, Array, Array], tuple[Array, Array]]
 
 def _mixture(v: Array, offset: Array, unit: Array) -> tuple[Array, Array]:
     """w̄ = (1/K) Σ_k w_k: what rectified max-value entropy search compares with."""
-    first = v[:, :1]
-    v = v - first  # exact: keeps Σ_k u_k = 0 to relative precision where maxima nearly coincide
-    mean = v.mean(axis=1, keepdims=True)
-    reference = np.maximum(offset + unit * (first + mean)[:, 0], 1e-300)
-    v -= mean
+    first = v[:, 0].copy()
+    v -= first[:, None]  # exact: keeps Σ_k u_k = 0 to relative precision where maxima coincide
+    mean = np.add.reduce(v, axis=1)
+    mean /= v.shape[1]
+    reference = np.maximum(offset + unit * (first + mean), 1e-300)
+    v -= mean[:, None]
     v /= reference[:, None]
     return reference, v
 
 
 def _gaussian(v: Array, offset: Array, unit: Array) -> tuple[Array, Array]:
     """w̄ = 1, the Gaussian posterior of y: what max-value entropy search compares with."""
-    return np.ones_like(v[:, 0]), v + (offset - 1.0)[:, None]
-
-
-def _psi(u: Array, weighted: Array) -> Array:
-    """ψ(1 + u), given (1 + u) log(1 + u); relatively precise also for small u."""
-    psi = weighted - u
-    small = np.abs(u) < _SERIES_BELOW
-    s = u[small]
-    psi[small] = s * s * (0.5 - s * (1.0 / 6.0 - s / 12.0))
-    return psi
+    v += (offset - 1.0)[..., None, :]
+    return np.ones_like(v[:, 0]), v
 
 
 def _compare(reference: Array, u: Array) -> tuple[Array, Array, Array]:
-    """(1/K) Σ_k w̄ ψ(w_k/w̄), log(w_k/w̄) and w_k log(w_k/w̄)."""
+    """(1/K) Σ_k w̄ ψ(w_k/w̄), log(w_k/w̄) and (w_k/w̄) log(w_k/w̄)."""
     np.maximum(u, -1.0 + 2.0**-53, out=u)
     log_ratio = np.log1p(u)
-    weighted = (1.0 + u) * log_ratio
-    value = reference * _psi(u, weighted).mean(axis=1)
-    weighted *= reference[:, None]
+    weighted = u * log_ratio
+    weighted += log_ratio
+    value = np.add.reduce(weighted - u, axis=1)  # Σ_k ψ(1 + u_k)
+    np.minimum(u, 1.0, out=u)  # only small ones matter from here on
+    square = u * u
+    small = np.add.reduce(square, axis=1) < _SERIES_BELOW
+    if small.any():
+        series = u * (1.0 / 12.0)
+        series -= 1.0 / 6.0
+        series *= u
+        series += 0.5
+        series *= square
+        np.copyto(value, np.add.reduce(series, axis=1), where=small)
+    value *= reference
+    value /= u.shape[1]
     return value, log_ratio, weighted
 
 
@@ -321,213 +347,222 @@ def _compare_small(reference: Array, u: Array, unit: Array) -> tuple[Array, Arra
 
 def _rmes_parts(problem: _Problem) -> tuple[Array, Array]:
     """Value and derivatives of RMES in units of exp(log_scale)."""
-    points = problem.rho.size
-    parts, log_scale = np.zeros((3, points)), np.zeros(points)
-    low, high = problem.gamma.min(axis=0), problem.gamma.max(axis=0)
-    differ = low < high
     # far above every mean the limit underflows; noise that is negligible keeps its logarithm
-    silent = problem.noiseless & differ & (low <= _FAR)
-    problem = replace(problem, c=np.where(low > _FAR, np.maximum(problem.c, 1e-10), problem.c))
+    silent = problem.noiseless & (problem.low <= _FAR)
+    noisy = (problem.low < problem.high) & ~silent
+    if noisy.all():
+        return _integrate(problem, _mixture)
+    parts, log_scale = np.zeros((3, noisy.size)), np.zeros(noisy.size)
+    silent &= problem.low < problem.high
     if silent.any():
         parts[:, silent] = _noiseless_parts(problem.gamma[:, silent])
-    noisy = np.flatnonzero(differ & ~silent)
-    if noisy.size:
-        parts[:, noisy], log_scale[noisy] = _integrate(problem.take(noisy), _mixture)
+    if noisy.any():
+        some = problem.take(noisy)
+        some = replace(some, c=np.maximum(some.c, _NOISELESS * (1.0 + np.abs(some.high))))
+        parts[:, noisy], log_scale[noisy] = _integrate(some, _mixture)
     return parts, log_scale
 
 
 def _integrate(problem: _Problem, reference: _Reference) -> tuple[Array, Array]:
     """Sum the terms of each point over its nodes, in the arithmetic that suits its γ and ρ."""
-    gamma, rho, c = problem.gamma, problem.rho, problem.c
-    parts, log_scale = np.zeros((3, rho.size)), np.zeros(rho.size)
-    low, high = gamma.min(axis=0), gamma.max(axis=0)
+    low, high, rho, c = problem.low, problem.high, problem.rho, problem.c
     # against the Gaussian, points beyond every step still count: ψ(0) = 1
     beyond = reference is _gaussian
     last = np.where(low >= -_FAR, np.inf, high) if beyond else high
     start, stop = quadrature.support(low, last, rho, c)
     width = quadrature.strip(low, high, c)
-    sharp = quadrature.sharp(start, stop, rho, c)
-    faint = rho * (1.0 + np.maximum(-low, high)) < _FAINT
-    kind = np.where(faint, 3, np.where(low < -_FAR, 1, np.where(low > _FAR, 2, 0)))
-    for method, arithmetic in enumerate((_ordinary, _below, _above, _faint)):
-        for use_panels in (False, True):
-            chosen = np.flatnonzero((kind == method) & (sharp == use_panels))
-            if not chosen.size:
-                continue
-            some = problem.take(chosen)
-            rules: tuple[quadrature.Nodes, ...]
-            if use_panels:
-                rules = quadrature.panels(
-                    some.gamma, some.rho, some.c, stop[chosen], width[chosen], beyond
-                )
-            else:
-                rules = (
-                    quadrature.trapezoidal(
-                        start[chosen], stop[chosen], some.rho, some.c, width[chosen]
-                    ),
-                )
-            parts[:, chosen], log_scale[chosen] = _sum(some, rules, arithmetic, reference)
+    kind = (low < -_FAR) + 2 * (low > _FAR)
+    kind[rho * (1.0 + np.maximum(-low, high)) < _FAINT] = 3
+    group = 2 * kind + quadrature.sharp(start, stop, rho, c)
+    if (group == group[0]).all():
+        members: list[tuple[int, Any]] = [(int(group[0]), slice(None))]
+    else:
+        members = [(g, np.flatnonzero(group == g)) for g in sorted(set(group.tolist()))]
+    parts, log_scale = np.empty((3, rho.size)), np.empty(rho.size)
+    for label, chosen in members:
+        some = problem.take(chosen)
+        if label % 2:
+            rules = quadrature.panels(
+                some.gamma, some.rho, some.c, stop[chosen], width[chosen], beyond
+            )
+        else:
+            rules = quadrature.trapezoidal(
+                start[chosen], stop[chosen], some.rho, some.c, width[chosen]
+            )
+        terms = (_ordinary, _below, _above, _faint)[label // 2](some, reference)
+        parts[:, chosen], log_scale[chosen] = _sum(rules, terms, *some.gamma.shape)
     return parts, log_scale
 
 
 def _sum(
-    problem: _Problem,
-    rules: tuple[quadrature.Nodes, ...],
-    arithmetic: "_Arithmetic",
-    reference: _Reference,
+    rules: tuple[quadrature.Nodes, ...], terms: "_Terms", size: int, points: int
 ) -> tuple[Array, Array]:
-    points = problem.rho.size
-    pieces = []
+    """Add up blocks of nodes, a cache's worth at a time."""
+    owners, sums, scales = [], [], []
     for rule in rules:
         nodes, blocks = rule.offset.shape
-        step = max(_CHUNK // (nodes * problem.gamma.shape[0]), 1)
+        step = max(_CHUNK // (nodes * size), 1)
         for i in range(0, blocks, step):
-            part = rule.part(i, i + step)
-            terms, log_weight = arithmetic(problem, part, reference)
-            pieces.append((part.owner, terms, log_weight))
+            part = rule if blocks <= step else rule.part(i, i + step)
+            summed, scale = terms(part)
+            owners.append(part.owner)
+            sums.append(summed)
+            scales.append(scale)
+    owner, summed, scale = (
+        np.concatenate(owners),
+        np.concatenate(sums, axis=1),
+        np.concatenate(scales),
+    )
     log_scale = np.zeros(points)
-    if arithmetic in (_above, _faint):
+    if scale.any():
         log_scale = np.full(points, -np.inf)
-        for owner, _, log_weight in pieces:
-            np.maximum.at(log_scale, owner, log_weight.max(axis=0))
-    parts = np.zeros((3, points))
-    for owner, terms, log_weight in pieces:
-        summed = np.sum(terms * np.exp(log_weight - log_scale[owner]), axis=1)
-        for i in range(3):
-            parts[i] += np.bincount(owner, summed[i], points)
-    return parts, log_scale
+        np.maximum.at(log_scale, owner, scale)
+        summed *= np.exp(scale - log_scale[owner])
+    return np.stack([np.bincount(owner, part, points) for part in summed]), log_scale
 
 
-# Terms of (value, Σ_k ∂/∂γ_k, 2σ² ∂/∂σ²) at the nodes, (3, nodes, blocks), and their log weights.
+# Sums of (value, Σ_k ∂/∂γ_k, 2σ² ∂/∂σ²) over blocks of nodes, (3, blocks), and their log scales.
 # Every derivative is E_ν[(1/K) Σ_k (∂w_k) log(w_k/w̄)], since Σ_k w_k ∂log(w_k/w̄) = 0, with
 #     ∂w_k/∂γ_k = φ(g_k)/(cΦ(γ_k)) − λ(γ_k) w_k,
 #     2σ² ∂w_k/∂σ² = −γ_k ∂w_k/∂γ_k + (g_k − cγ_k) φ(g_k)/Φ(γ_k).
-_Arithmetic = Callable[[_Problem, quadrature.Nodes, _Reference], tuple[Array, Array]]
+_Terms = Callable[[quadrature.Nodes], tuple[Array, Array]]
 
 
-def _ordinary(
-    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
-) -> tuple[Array, Array]:
+def _ordinary(problem: _Problem, reference: _Reference) -> _Terms:
     """|γ| moderate: Φ itself. Where every γ > 0 it is w_k − 1 that is computed, by upper tails."""
-    owner = nodes.owner
-    gamma, c = problem.gamma[:, owner], problem.c[owner]  # (maxima, blocks), (blocks,)
+    gamma, c = problem.gamma, problem.c
     upper = gamma.min(axis=0) > 0.0
-    sign = np.where(upper, 1.0, -1.0)
-    cdf = ndtr(gamma)
-    g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
-    tail = ndtr(-sign * g)
-    inverse = 1.0 / cdf
-    v = np.where(upper, ndtr(-gamma) * inverse, 0.0) - (sign * inverse) * tail
-    offset = np.broadcast_to(np.where(upper, 1.0, 0.0), nodes.offset.shape)
-    value, log_ratio, weighted = _compare(*reference(v, offset, np.ones_like(c)))
-    density = np.exp(-0.5 * g * g - LOG_ROOT_2PI) * inverse * log_ratio
-    by_gamma = density / c - hazard(gamma) * weighted
-    by_variance = (g - c * gamma) * density - gamma * by_gamma
-    return np.stack([value, by_gamma.mean(axis=1), by_variance.mean(axis=1)]), nodes.log_weight
+    sign = np.where(upper, 1.0, -1.0)  # x = −sign g is the argument whose Φ is small
+    inverse = 1.0 / ndtr(gamma)
+    start = np.where(upper, ndtr(-gamma) * inverse, 0.0)
+    table = np.stack([gamma, start, -sign * inverse, hazard(gamma)])
+    row = np.stack([sign / c, sign, c, upper])
+
+    def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
+        gamma, start, slope, lam = table[:, :, nodes.owner]  # (maxima, blocks)
+        scale, sign, c, offset = row[:, nodes.owner]  # (blocks,)
+        x = (sign * nodes.offset)[:, None] - (gamma - nodes.anchor) * scale
+        v = ndtr(x)  # (nodes, maxima, blocks)
+        v *= slope
+        v += start
+        level, u = reference(v, offset, _ONE)
+        value, log_ratio, weighted = _compare(level, u)
+        weight = np.exp(nodes.log_weight)
+        by_hazard = np.einsum("nkp,np->kp", weighted, weight * level)
+        square = x * x
+        square *= -0.5
+        density = np.exp(square, out=square)
+        density *= log_ratio
+        zeroth = np.einsum("nkp,np->kp", density, weight)
+        density *= x
+        first = np.einsum("nkp,np->kp", density, weight)
+        height = np.abs(slope) * (1.0 / np.sqrt(2.0 * np.pi))
+        by_gamma = zeroth * height / c - lam * by_hazard
+        by_variance = height * (-sign * first - c * gamma * zeroth) - gamma * by_gamma
+        size = len(gamma)
+        return np.stack(
+            [
+                np.einsum("np,np->p", value, weight),
+                by_gamma.sum(axis=0) / size,
+                by_variance.sum(axis=0) / size,
+            ]
+        ), np.zeros(nodes.owner.size)
+
+    return terms
 
 
-def _below(
-    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
-) -> tuple[Array, Array]:
+def _below(problem: _Problem, reference: _Reference) -> _Terms:
     """Some γ far below zero: log w_k, free of the parabolas that cancel between g and γ."""
-    owner = nodes.owner
-    gamma, c, rho = problem.gamma[:, owner], problem.c[owner], problem.rho[owner]
-    g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
-    nu = nodes.nu[:, None]
-    # distance from ργ, the mean of y for f at its bound, in units of c
-    apart = np.where(c < rho, (c * gamma - g) / rho, (nu - rho * gamma) / c)
-    under, gamma_under = np.minimum(g, 0.0), np.minimum(gamma, 0.0)
-    scaled = log_scaled_cdf(gamma_under)
-    log_w = np.where(
-        (g < 0.0) & (gamma < 0.0),
-        0.5 * (nu - apart) * (nu + apart) + log_scaled_cdf(under) - scaled,
-        log_cdf(g) - np.where(gamma < 0.0, scaled - 0.5 * gamma * gamma, log_cdf(gamma)),
-    )
-    top = log_w.max(axis=1)
-    v = np.expm1(log_w - top[:, None])
-    if reference is _gaussian:
-        weighted = (1.0 + v) * log_w
-        value = weighted.mean(axis=1)  # E[w_k] = 1: no need of ψ where the gain is not small
-    else:
-        one = np.ones_like(top)
-        value, _, weighted = _compare(*reference(v, one, one))
-    # Below zero λ(z) = slack(z) − z, and what the −z of g and γ leave is written out.
-    sg, sgamma = slack(under), slack(gamma)
-    lam = hazard(g)
-    direct = lam / c - hazard(gamma)
-    by_gamma = weighted * np.where(g < 0.0, rho * apart / c + sg / c - sgamma, direct)
-    by_variance = weighted * np.where(
-        g < 0.0,
-        gamma * sgamma - sg * (c * gamma + rho * nu / c) - rho * rho * nu * apart / c,
-        (g - c * gamma) * lam - gamma * direct,
-    )
-    return (
-        np.stack([value, by_gamma.mean(axis=1), by_variance.mean(axis=1)]),
-        nodes.log_weight + top,
-    )
+
+    def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
+        gamma, c, rho = problem.at(nodes.owner)
+        g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
+        nu, near = nodes.nu[:, None], c < rho
+        # distance from ργ, the mean of y for f at its bound, in units of c
+        apart = np.where(near, (c * gamma - g) / rho, (nu - rho * gamma) / c)
+        parabola = np.where(near, (gamma - g) * (gamma + g), (nu - apart) * (nu + apart))
+        under = np.minimum(g, 0.0)
+        scaled = log_scaled_cdf(np.minimum(gamma, 0.0))
+        log_w = np.where(
+            (g < 0.0) & (gamma < 0.0),
+            0.5 * parabola + log_scaled_cdf(under) - scaled,
+            log_cdf(g) - np.where(gamma < 0.0, scaled - 0.5 * gamma * gamma, log_cdf(gamma)),
+        )
+        top = log_w.max(axis=1)
+        v = np.expm1(log_w - top[:, None])
+        if reference is _gaussian:
+            weighted = (1.0 + v) * log_w
+            value = weighted.mean(axis=1)  # E[w_k] = 1: no need of ψ where the gain is not small
+        else:
+            level, u = reference(v, _ONE, _ONE)
+            value, _, weighted = _compare(level, u)
+            weighted *= level[:, None]
+        # Below zero λ(z) = slack(z) − z, and what the −z of g and γ leave is written out.
+        sg, sgamma, lam = slack(under), slack(gamma), hazard(g)
+        direct = lam / c - hazard(gamma)
+        by_gamma = np.where(g < 0.0, rho * apart / c + sg / c - sgamma, direct)
+        by_variance = np.where(
+            g < 0.0,
+            gamma * sgamma - sg * (c * gamma + rho * nu / c) - rho * rho * nu * apart / c,
+            (g - c * gamma) * lam - gamma * direct,
+        )
+        return _collapse(value, by_gamma, by_variance, weighted, nodes.log_weight + top)
+
+    return terms
 
 
-def _above(
-    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
-) -> tuple[Array, Array]:
+def _above(problem: _Problem, reference: _Reference) -> _Terms:
     """Every γ far above zero: w_k − 1 in units of the largest, which may underflow."""
-    owner = nodes.owner
-    gamma, c = problem.gamma[:, owner], problem.c[owner]
-    g = (gamma - nodes.anchor) / c - nodes.offset[:, None]
-    log_unit = log_cdf(-np.minimum(g, gamma).min(axis=1))  # (nodes, blocks)
-    scale = log_unit[:, None]
-    unit = np.exp(log_unit)
-    v = np.exp(log_cdf(-gamma) - scale) - np.exp(log_cdf(-g) - scale)
-    value, log_ratio = _compare_small(*reference(v, np.ones_like(unit), unit), unit)
-    density = np.exp(-0.5 * g * g - LOG_ROOT_2PI - scale)
-    hazard_now = np.exp(-0.5 * gamma * gamma - LOG_ROOT_2PI - scale)
-    by_gamma = density / c - hazard_now * (1.0 + unit[:, None] * v)
-    by_variance = (g - c * gamma) * density - gamma * by_gamma
-    return (
-        np.stack(
-            [
-                value,
-                np.mean(by_gamma * log_ratio, axis=1),
-                np.mean(by_variance * log_ratio, axis=1),
-            ]
-        ),
-        nodes.log_weight + 2.0 * log_unit,
-    )
+
+    def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
+        gamma, c, _ = problem.at(nodes.owner)
+        g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
+        log_unit = log_cdf(-np.minimum(g, gamma).min(axis=1))
+        unit, scale = np.exp(log_unit), log_unit[:, None]
+        v = np.exp(log_cdf(-gamma) - scale) - np.exp(log_cdf(-g) - scale)
+        density = np.exp(log_pdf(g) - scale)
+        by_gamma = density / c - np.exp(log_pdf(gamma) - scale) * (1.0 + unit[:, None] * v)
+        by_variance = (g - c * gamma) * density - gamma * by_gamma
+        value, log_ratio = _compare_small(*reference(v, _ONE, unit), unit)
+        return _collapse(value, by_gamma, by_variance, log_ratio, nodes.log_weight + 2.0 * log_unit)
+
+    return terms
 
 
-def _faint(
-    problem: _Problem, nodes: quadrature.Nodes, reference: _Reference
-) -> tuple[Array, Array]:
+def _faint(problem: _Problem, reference: _Reference) -> _Terms:
     """Noise drowns f: Mehler's series w_k = 1 − λ(γ_k) Σ_n ρⁿ/n! He_{n−1}(γ_k) He_n(ν)."""
-    owner = nodes.owner
-    gamma, c, rho = problem.gamma[:, owner], problem.c[owner], problem.rho[owner]
-    log_hazard = -0.5 * gamma * gamma - LOG_ROOT_2PI - log_cdf(gamma)
-    log_unit = np.minimum(log_hazard.max(axis=0) + np.log(rho), 0.0)
-    lam = np.exp(log_hazard - log_unit)  # (maxima, blocks)
-    gap = slack(gamma)
-    nu = nodes.nu[:, None]
-    v, by_gamma, by_rho = (np.zeros((nu.shape[0], *gamma.shape)) for _ in range(3))
-    previous, here = np.zeros_like(gamma), np.ones_like(gamma)  # He_{n−2}(γ), He_{n−1}(γ)
-    before, now = np.ones_like(nu), nu  # He_{n−1}(ν), He_n(ν)
-    power = rho
-    for n in range(1, _MEHLER_TERMS + 1):
-        term = power * now
-        v -= term * (lam * here)
-        by_gamma += term * (lam * (gap * here - (n - 1) * previous))
-        by_rho -= (n * term) * (lam * here)
-        previous, here = here, gamma * here - (n - 1) * previous
-        before, now = now, nu * now - n * before
-        power = power * rho / (n + 1)
-    unit = np.broadcast_to(np.exp(log_unit), nodes.nu.shape)
-    value, log_ratio = _compare_small(*reference(v, np.ones_like(unit), unit), unit)
-    by_variance = c * c * by_rho - gamma * by_gamma
-    return (
-        np.stack(
-            [
-                value,
-                np.mean(by_gamma * log_ratio, axis=1),
-                np.mean(by_variance * log_ratio, axis=1),
-            ]
-        ),
-        nodes.log_weight + 2.0 * log_unit,
-    )
+
+    def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
+        gamma, c, rho = problem.at(nodes.owner)
+        log_hazard = log_pdf(gamma) - log_cdf(gamma)
+        log_unit = np.minimum(log_hazard.max(axis=0) + np.log(rho), 0.0)
+        lam, gap = np.exp(log_hazard - log_unit), slack(gamma)  # (maxima, blocks)
+        nu = nodes.nu[:, None]
+        v, by_gamma, by_rho = (np.zeros((nu.shape[0], *gamma.shape)) for _ in range(3))
+        previous, here = np.zeros_like(gamma), np.ones_like(gamma)  # He_{n−2}(γ), He_{n−1}(γ)
+        before, now = np.ones_like(nu), nu  # He_{n−1}(ν), He_n(ν)
+        power = rho
+        for n in range(1, _MEHLER_TERMS + 1):
+            term = power * now
+            v -= term * (lam * here)
+            by_gamma += term * (lam * (gap * here - (n - 1) * previous))
+            by_rho -= (n * term) * (lam * here)
+            previous, here = here, gamma * here - (n - 1) * previous
+            before, now = now, nu * now - n * before
+            power = power * rho / (n + 1)
+        unit = np.broadcast_to(np.exp(log_unit), nodes.nu.shape)
+        by_variance = c * c * by_rho - gamma * by_gamma
+        value, log_ratio = _compare_small(*reference(v, _ONE, unit), unit)
+        return _collapse(value, by_gamma, by_variance, log_ratio, nodes.log_weight + 2.0 * log_unit)
+
+    return terms
+
+
+def _collapse(
+    value: Array, by_gamma: Array, by_variance: Array, log_ratio: Array, log_weight: Array
+) -> tuple[Array, Array]:
+    """Sum terms over the nodes of each block, in units of its largest weight."""
+    scale = np.maximum(log_weight.max(axis=0), -1e300)
+    weight = np.exp(log_weight - scale)
+    slopes = [np.mean(slope * log_ratio, axis=1) for slope in (by_gamma, by_variance)]
+    return np.einsum("inp,np->ip", np.stack([value, *slopes]), weight), scale

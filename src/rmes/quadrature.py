@@ -12,11 +12,11 @@ REACH = 7.6
 # Error of the trapezoidal rule: exp(−EXPONENT).
 EXPONENT = 27.0
 # Longest trapezoidal step, in units of the narrowest Gaussian among the factors.
-STEP = 0.75
-TRAPEZOIDAL_NODES = 8
+STEP = 0.78
+TRAPEZOIDAL_NODES = 6
 # A panel of Gauss–Legendre nodes spans PANEL steps' widths c (in units of ρν).
 LEGENDRE_NODES = 16
-PANEL = 8.0
+PANEL = 9.0
 # Below this c/ρ the trapezoidal rule costs more than panels around the steps.
 SHARP_BELOW = 0.25
 
@@ -96,7 +96,7 @@ def _blocks(count: np.ndarray) -> tuple[np.ndarray, Array]:
     return owner, np.arange(owner.size) - first[owner]
 
 
-def trapezoidal(start: Array, stop: Array, rho: Array, c: Array, width: Array) -> Nodes:
+def trapezoidal(start: Array, stop: Array, rho: Array, c: Array, width: Array) -> tuple[Nodes, ...]:
     """Equal steps over [start, stop]: converges geometrically, since both ends are negligible."""
     per_block = TRAPEZOIDAL_NODES
     step = np.minimum(STEP * c / np.sqrt(1.0 + rho * rho), width * c / rho)
@@ -106,7 +106,7 @@ def trapezoidal(start: Array, stop: Array, rho: Array, c: Array, width: Array) -
     index = np.arange(per_block)[:, None] + (place * per_block + 0.5)  # (nodes, blocks)
     nu = start[owner] + step * index
     log_weight = np.log(step) - LOG_ROOT_2PI - 0.5 * nu * nu
-    return Nodes(owner, np.zeros(owner.size), nu * (rho / c)[owner], nu, log_weight)
+    return (Nodes(owner, np.zeros(owner.size), nu * (rho / c)[owner], nu, log_weight),)
 
 
 _X, _W = leggauss(LEGENDRE_NODES)
@@ -114,7 +114,7 @@ _X, _W = leggauss(LEGENDRE_NODES)
 
 def panels(
     gamma: Array, rho: Array, c: Array, stop: Array, width: Array, beyond: bool
-) -> tuple[Nodes, Nodes]:
+) -> tuple[Nodes, ...]:
     """Gauss–Legendre panels over the steps, and one node for each gap between them.
 
     Overlapping steps are merged. In a gap every weight is constant, and the node carries the
