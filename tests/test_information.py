@@ -121,12 +121,12 @@ def test_samples_agree_with_the_integral_within_their_error():
     exact = rmes(mean, variance, noise, maxima)
     repeats = np.array(
         [
-            triple(rmes_sampled(mean, variance, noise, maxima, rng.standard_normal(500)))
-            for _ in range(40)
+            triple(rmes_sampled(mean, variance, noise, maxima, rng.standard_normal(200)))
+            for _ in range(30)
         ]
     )
     error = repeats.mean(axis=0) - triple(exact)
-    deviation = repeats.std(axis=0, ddof=1) / np.sqrt(40)
+    deviation = repeats.std(axis=0, ddof=1) / np.sqrt(30)
     assert (np.abs(error) < 5 * deviation + 1e-12).all()
 
 
@@ -298,8 +298,9 @@ def test_continuous_where_the_rule_changes():
         for function in NOISY:
             one = triple(function(0.0, 1.0, noise, gamma + np.abs(steps)))
             two = triple(function(0.0, 1.0, other_noise, other + np.abs(steps)))
-            scale = np.maximum(np.abs(one), 1e-2 * np.abs(one).max())
+            scale = np.abs(one).max()
             assert (np.abs(one - two) < 1e-7 * scale).all(), (name, gamma, noise, function)
+            assert two[0, 0] == pytest.approx(one[0, 0], rel=1e-6 if gamma > 20 else 2e-7)
 
 
 # ------------------------------------------------------------------ bad input

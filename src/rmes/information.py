@@ -7,6 +7,8 @@ w_k(ν) = Φ(g_k)/Φ(γ_k) with g_k = (γ_k − ρν)/c, and eq. (rmesd) becomes
     RMES = E_ν[(1/K) Σ_k w_k log(w_k/w̄)] = E_ν[w̄ (1/K) Σ_k ψ(w_k/w̄)],   ψ(r) = r log r − r + 1 ≥ 0.
 """
 
+import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,18 +27,19 @@ from rmes.normal import (
     slack,
 )
 
-# Beyond this |γ| the ordinary arithmetic would leave the range of double precision.
+# Beyond this |γ| the ordinary arithmetic nears the end of double precision: Φ(−25)² is 1e-275.
 _FAR = 25.0
-# Mehler's series replaces the ratio of Φ's where ρ(1 + |γ|) is below this.
+# Mehler's series replaces the ratio of Φ's where ρ(1 + |γ|) is below this: six terms are exact
+# there, and the ratio loses 1e-13.
 _FAINT = 1e-3
 _MEHLER_TERMS = 6
-# c/(1 + |γ|) below which noise is not representable beside γ.
+# Noise whose c is below this times 1 + |γ| is lost in the rounding of γ.
 _NOISELESS = 1e-14
 # Σ_k u_k² below which Σ_k ψ(1 + u_k) is taken from its series: both lose 3e-12 there.
 _SERIES_BELOW = 1e-7
+# Elements of a (nodes, maxima, blocks) array: five of them stay in the second-level cache.
+_CHUNK = 16_000
 _ONE = np.ones(1)
-_CHUNK = 40_000  # elements of a (nodes, maxima, blocks) array, to stay in the cache
-
 _underflow_is_zero = np.errstate(under="ignore")  # in the far tails; nothing else is hushed
 
 
@@ -197,8 +200,8 @@ def _standardize(
     mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
 ) -> _Problem:
     """Check the arguments and write them in units of the posterior deviation."""
-    mu = np.array(mean, dtype=np.float64, ndmin=1, copy=None)
-    var = np.array(variance, dtype=np.float64, ndmin=1, copy=None)
+    mu = np.atleast_1d(np.asarray(mean, dtype=np.float64))
+    var = np.atleast_1d(np.asarray(variance, dtype=np.float64))
     noise = np.asarray(noise_variance, dtype=np.float64)
     tops = np.asarray(maxima, dtype=np.float64)
     if mu.ndim != 1 or mu.shape != var.shape or mu.size == 0:
@@ -277,7 +280,7 @@ def _noiseless_parts(gamma: Array) -> Array:
     alive = np.tri(size, dtype=bool).T[:, :, None]  # (interval j, maximum k, 1): k ≥ j
     v = np.where(alive, np.expm1(np.minimum(log_p[:, None] - log_p[None], 0.0)), -1.0)
     level, u = _mixture(v, _ONE, _ONE)
-    value, _, weighted = _compare(level, u)
+    value, _, weighted = _compared(level, u)
     weighted = np.where(alive, weighted * level[:, None], 0.0)
     total = np.sum(mass * value, axis=0)
     # value per interval as its limits move, then as the heights 1/Φ(γ_k) change
@@ -311,33 +314,52 @@ def _gaussian(v: Array, offset: Array, unit: Array) -> tuple[Array, Array]:
     return np.ones_like(v[:, 0]), v
 
 
-def _compare(reference: Array, u: Array) -> tuple[Array, Array, Array]:
-    """(1/K) Σ_k w̄ ψ(w_k/w̄), log(w_k/w̄) and (w_k/w̄) log(w_k/w̄)."""
+class _Scratch(threading.local):
+    """Memory that one thread uses again and again: fresh pages cost more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty((0, 0))
+
+    def arrays(self, count: int, shape: tuple[int, ...]) -> list[Array]:
+        """As many arrays of that shape, with arbitrary contents."""
+        size = math.prod(shape)
+        if size > self.memory.shape[1] or count > len(self.memory):
+            self.memory = np.empty((count, max(size, _CHUNK)))
+        return [row[:size].reshape(shape) for row in self.memory[:count]]
+
+
+_scratch = _Scratch()
+
+
+def _compare(reference: Array, u: Array, log_ratio: Array, weighted: Array, square: Array) -> Array:
+    """Return (1/K) Σ_k w̄ ψ(w_k/w̄); log(w_k/w̄) and (w_k/w̄) log(w_k/w̄) are written in place."""
     np.maximum(u, -1.0 + 2.0**-53, out=u)
-    log_ratio = np.log1p(u)
-    weighted = u * log_ratio
+    np.log1p(u, out=log_ratio)
+    np.multiply(u, log_ratio, out=weighted)
     weighted += log_ratio
-    value = np.add.reduce(weighted - u, axis=1)  # Σ_k ψ(1 + u_k)
-    np.minimum(u, 1.0, out=u)  # only small ones matter from here on
-    square = u * u
-    small = np.add.reduce(square, axis=1) < _SERIES_BELOW
-    if small.any():
-        series = u * (1.0 / 12.0)
-        series -= 1.0 / 6.0
-        series *= u
-        series += 0.5
-        series *= square
-        np.copyto(value, np.add.reduce(series, axis=1), where=small)
-    value *= reference
-    value /= u.shape[1]
-    return value, log_ratio, weighted
+    value = np.add.reduce(weighted, axis=1) - np.add.reduce(u, axis=1)  # Σ_k ψ(1 + u_k)
+    with np.errstate(over="ignore", invalid="ignore"):  # of large u, which the series leaves out
+        second = np.einsum("nkp,nkp->np", u, u)
+        small = second < _SERIES_BELOW
+        if small.any():
+            np.multiply(u, u, out=square)
+            third = np.einsum("nkp,nkp->np", square, u)
+            fourth = np.einsum("nkp,nkp->np", square, square)
+            np.copyto(value, 0.5 * second - third / 6.0 + fourth / 12.0, where=small)
+    return np.asarray(value * reference / u.shape[1])
+
+
+def _compared(reference: Array, u: Array) -> tuple[Array, Array, Array]:
+    """What `_compare` returns and writes, in new arrays."""
+    log_ratio, weighted = np.empty_like(u), np.empty_like(u)
+    return _compare(reference, u, log_ratio, weighted, np.empty_like(u)), log_ratio, weighted
 
 
 def _compare_small(reference: Array, u: Array, unit: Array) -> tuple[Array, Array]:
     """Value over unit², and log(w_k/w̄) over unit, for weights 1 + unit·u of any small unit."""
     tiny = unit < 1e-13
     scale = np.where(tiny, 1.0, unit)
-    value, log_ratio, _ = _compare(reference, u * scale[:, None])
+    value, log_ratio, _ = _compared(reference, u * scale[:, None])
     value = np.where(tiny, 0.5 * reference * np.mean(u * u, axis=1), value / (scale * scale))
     return value, np.where(tiny[:, None], u, log_ratio / scale[:, None])
 
@@ -441,17 +463,20 @@ def _ordinary(problem: _Problem, reference: _Reference) -> _Terms:
     def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
         gamma, start, slope, lam = table[:, :, nodes.owner]  # (maxima, blocks)
         scale, sign, c, offset = row[:, nodes.owner]  # (blocks,)
-        x = (sign * nodes.offset)[:, None] - (gamma - nodes.anchor) * scale
-        v = ndtr(x)  # (nodes, maxima, blocks)
+        shift = (gamma - nodes.anchor) * scale
+        shape = (nodes.offset.shape[0], *gamma.shape)  # (nodes, maxima, blocks)
+        x, v, log_ratio, weighted, spare = _scratch.arrays(5, shape)
+        np.subtract((sign * nodes.offset)[:, None], shift, out=x)
+        _cdf(x, np.abs(shift).max() > 60.0, v)
         v *= slope
-        v += start
+        v += start  # w_k − offset
         level, u = reference(v, offset, _ONE)
-        value, log_ratio, weighted = _compare(level, u)
+        value = _compare(level, u, log_ratio, weighted, spare)
         weight = np.exp(nodes.log_weight)
         by_hazard = np.einsum("nkp,np->kp", weighted, weight * level)
-        square = x * x
-        square *= -0.5
-        density = np.exp(square, out=square)
+        density = np.multiply(x, x, out=spare)
+        density *= -0.5
+        np.exp(density, out=density)
         density *= log_ratio
         zeroth = np.einsum("nkp,np->kp", density, weight)
         density *= x
@@ -469,6 +494,16 @@ def _ordinary(problem: _Problem, reference: _Reference) -> _Terms:
         ), np.zeros(nodes.owner.size)
 
     return terms
+
+
+def _cdf(x: Array, saturated: bool, p: Array) -> None:
+    """Write Φ(x) to p; where saturated, most x are so large that it is 0 or 1."""
+    if saturated:
+        between = np.abs(x) < 38.0
+        p[:] = x > 0.0
+        p[between] = ndtr(x[between])
+    else:
+        ndtr(x, out=p)
 
 
 def _below(problem: _Problem, reference: _Reference) -> _Terms:
@@ -489,14 +524,13 @@ def _below(problem: _Problem, reference: _Reference) -> _Terms:
             log_cdf(g) - np.where(gamma < 0.0, scaled - 0.5 * gamma * gamma, log_cdf(gamma)),
         )
         top = log_w.max(axis=1)
-        v = np.expm1(log_w - top[:, None])
+        ratio, v = np.exp(log_w - top[:, None]), np.expm1(log_w - top[:, None])
         if reference is _gaussian:
-            weighted = (1.0 + v) * log_w
+            weighted = ratio * log_w
             value = weighted.mean(axis=1)  # E[w_k] = 1: no need of ψ where the gain is not small
         else:
-            level, u = reference(v, _ONE, _ONE)
-            value, _, weighted = _compare(level, u)
-            weighted *= level[:, None]
+            value, log_ratio, _ = _compared(*reference(v, _ONE, _ONE))
+            weighted = ratio * log_ratio
         # Below zero λ(z) = slack(z) − z, and what the −z of g and γ leave is written out.
         sg, sgamma, lam = slack(under), slack(gamma), hazard(g)
         direct = lam / c - hazard(gamma)

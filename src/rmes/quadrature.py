@@ -7,17 +7,20 @@ from numpy.polynomial.legendre import leggauss
 
 from rmes.normal import LOG_ROOT_2PI, Array, log_mass
 
-# The range leaves out what is exp(−REACH²/2) = 3e-13 of the largest value of the integrand.
+# What lies beyond the range is exp(−REACH²/2) = 3e-13 of the largest value of the integrand.
 REACH = 7.6
-# Error of the trapezoidal rule: exp(−EXPONENT).
+# The strip of analyticity allows an error of exp(−EXPONENT) = 2e-12.
 EXPONENT = 27.0
-# Longest trapezoidal step, in units of the narrowest Gaussian among the factors.
+# Longest step, in units of the narrowest Gaussian among the factors. Largest relative error of
+# values over 4,000 random cases: 1.5e-11 at 0.75, 3e-10 at 0.85, 1e-7 at 1.
 STEP = 0.78
+# Nodes are laid in blocks; six waste a tenth of them where eight waste an eighth.
 TRAPEZOIDAL_NODES = 6
-# A panel of Gauss–Legendre nodes spans PANEL steps' widths c (in units of ρν).
+# Gauss–Legendre panels of 16 nodes, in units of the trapezoidal step that the strip allows: the
+# stored cases are met to 2e-12 (values) and 4e-10 (derivatives).
 LEGENDRE_NODES = 16
 PANEL = 9.0
-# Below this c/ρ the trapezoidal rule costs more than panels around the steps.
+# At this c/ρ a lone step needs as many nodes by either rule.
 SHARP_BELOW = 0.25
 
 
