@@ -9,6 +9,8 @@
 import logging
 
 from rmes import information as information
+from rmes.minimize import maximize as maximize
+from rmes.minimize import minimize as minimize
 from rmes.optimizer import Optimizer as Optimizer
 from rmes.optimizer import SpaceExhausted as SpaceExhausted
 from rmes.optimizer import Trial as Trial
