@@ -40,6 +40,7 @@ _SERIES_BELOW = 1e-7
 # Elements of a (nodes, maxima, blocks) array: five of them stay in the second-level cache.
 _CHUNK = 16_000
 _ONE = np.ones(1)
+_ROOT_2PI = math.sqrt(2.0 * math.pi)
 _underflow_is_zero = np.errstate(under="ignore")  # in the far tails; nothing else is hushed
 
 
@@ -155,6 +156,8 @@ def rmes_sampled(
         offset=grid * (problem.rho / problem.c),
         nu=grid,
         log_weight=np.full(grid.shape, -np.log(samples.size)),
+        first=grid,
+        second=grid,
     )
     parts, log_scale = _below(problem, _mixture)(nodes)
     return _gain(problem, parts * np.exp(log_scale))
@@ -451,18 +454,26 @@ _Terms = Callable[[quadrature.Nodes], tuple[Array, Array]]
 
 
 def _ordinary(problem: _Problem, reference: _Reference) -> _Terms:
-    """|γ| moderate: Φ itself. Where every γ > 0 it is w_k − 1 that is computed, by upper tails."""
+    """|γ| moderate: Φ itself. Where every γ > 0 it is w_k − 1 that is computed, by upper tails.
+
+    With ∂w_k/∂g_k = −(c/ρ) ∂w_k/∂ν and Stein's E[F′] = E[νF], E[(νF)′] = E[ν²F], what is common
+    to all steps of the derivatives of RMES = E[F] needs no difference of terms in 1/c:
+
+        Σ_k ∂/∂γ_k = −E[νF]/ρ − (1/K) Σ_k λ(γ_k) E[w_k log(w_k/w̄)],
+        2σ² ∂/∂σ² = E[(ν² − 1)F] + (1/K) Σ_k γ_k (λ(γ_k) E[w_k log(w_k/w̄)]
+                                                  − c E[φ(g_k) log(w_k/w̄)]/Φ(γ_k)).
+    """
     gamma, c = problem.gamma, problem.c
     upper = gamma.min(axis=0) > 0.0
     sign = np.where(upper, 1.0, -1.0)  # x = −sign g is the argument whose Φ is small
     inverse = 1.0 / ndtr(gamma)
     start = np.where(upper, ndtr(-gamma) * inverse, 0.0)
     table = np.stack([gamma, start, -sign * inverse, hazard(gamma)])
-    row = np.stack([sign / c, sign, c, upper])
+    row = np.stack([sign / c, sign, c, problem.rho, upper])
 
     def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
         gamma, start, slope, lam = table[:, :, nodes.owner]  # (maxima, blocks)
-        scale, sign, c, offset = row[:, nodes.owner]  # (blocks,)
+        scale, sign, c, rho, offset = row[:, nodes.owner]  # (blocks,)
         shift = (gamma - nodes.anchor) * scale
         shape = (nodes.offset.shape[0], *gamma.shape)  # (nodes, maxima, blocks)
         x, v, log_ratio, weighted, spare = _scratch.arrays(5, shape)
@@ -478,20 +489,19 @@ def _ordinary(problem: _Problem, reference: _Reference) -> _Terms:
         density *= -0.5
         np.exp(density, out=density)
         density *= log_ratio
-        zeroth = np.einsum("nkp,np->kp", density, weight)
-        density *= x
-        first = np.einsum("nkp,np->kp", density, weight)
-        height = np.abs(slope) * (1.0 / np.sqrt(2.0 * np.pi))
-        by_gamma = zeroth * height / c - lam * by_hazard
-        by_variance = height * (-sign * first - c * gamma * zeroth) - gamma * by_gamma
+        by_step = np.einsum("nkp,np->kp", density, weight) * np.abs(slope)
+        value *= weight
+        by_gamma = np.einsum("kp,kp->p", lam, by_hazard)
+        by_variance = np.einsum("kp,kp->p", gamma, lam * by_hazard - (c / _ROOT_2PI) * by_step)
         size = len(gamma)
-        return np.stack(
+        sums = np.stack(
             [
-                np.einsum("np,np->p", value, weight),
-                by_gamma.sum(axis=0) / size,
-                by_variance.sum(axis=0) / size,
+                np.add.reduce(value),
+                -np.einsum("np,np->p", value, nodes.first) / rho - by_gamma / size,
+                np.einsum("np,np->p", value, nodes.second) + by_variance / size,
             ]
-        ), np.zeros(nodes.owner.size)
+        )
+        return sums, np.zeros(nodes.owner.size)
 
     return terms
 

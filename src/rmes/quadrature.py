@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 
-from rmes.normal import LOG_ROOT_2PI, Array, log_mass
+from rmes.normal import LOG_ROOT_2PI, Array, log_mass, log_pdf
 
 # What lies beyond the range is exp(−REACH²/2) = 3e-13 of the largest value of the integrand.
 REACH = 7.6
@@ -16,10 +16,11 @@ EXPONENT = 27.0
 STEP = 0.78
 # Nodes are laid in blocks; six waste a tenth of them where eight waste an eighth.
 TRAPEZOIDAL_NODES = 6
-# Gauss–Legendre panels of 16 nodes, in units of the trapezoidal step that the strip allows: the
-# stored cases are met to 2e-12 (values) and 4e-10 (derivatives).
-LEGENDRE_NODES = 16
-PANEL = 9.0
+# Gauss–Legendre panels of 24 nodes, in units of the trapezoidal step that the strip allows: a lone
+# step takes two. Against panels a quarter as long, over 6,000 random cases with c from 1e-6 to
+# 0.2: values to 1e-11, derivatives to 1.5e-10.
+LEGENDRE_NODES = 24
+PANEL = 14.0
 # At this c/ρ a lone step needs as many nodes by either rule.
 SHARP_BELOW = 0.25
 
@@ -37,6 +38,8 @@ class Nodes:
     offset: Array  # (nodes, blocks)
     nu: Array  # (nodes, blocks)
     log_weight: Array  # (nodes, blocks) log of the weight times the density of ν
+    first: Array  # (nodes, blocks) mean of ν over what the node stands for: ν itself, or of a gap
+    second: Array  # (nodes, blocks) likewise, of ν² − 1
 
     def part(self, low: int, high: int) -> "Nodes":
         """Blocks low to high."""
@@ -47,6 +50,8 @@ class Nodes:
             self.offset[:, s],
             self.nu[:, s],
             self.log_weight[:, s],
+            self.first[:, s],
+            self.second[:, s],
         )
 
 
@@ -108,8 +113,10 @@ def trapezoidal(start: Array, stop: Array, rho: Array, c: Array, width: Array) -
     step = ((stop - start) / (count * per_block))[owner]
     index = np.arange(per_block)[:, None] + (place * per_block + 0.5)  # (nodes, blocks)
     nu = start[owner] + step * index
-    log_weight = np.log(step) - LOG_ROOT_2PI - 0.5 * nu * nu
-    return (Nodes(owner, np.zeros(owner.size), nu * (rho / c)[owner], nu, log_weight),)
+    square = nu * nu
+    log_weight = (np.log(step) - LOG_ROOT_2PI) - 0.5 * square
+    anchor, offset = np.zeros(owner.size), nu * (rho / c)[owner]
+    return (Nodes(owner, anchor, offset, nu, log_weight, nu, square - 1.0),)
 
 
 _X, _W = leggauss(LEGENDRE_NODES)
@@ -155,7 +162,7 @@ def panels(
         - LOG_ROOT_2PI
         - 0.5 * nu * nu
     )
-    steps = Nodes(point[owner], anchor[owner], offset, nu, log_weight)
+    steps = Nodes(point[owner], anchor[owner], offset, nu, log_weight, nu, nu * nu - 1.0)
 
     # gaps: before each window, and after the last one of each point
     edge, back = (anchor + c * left) / rho, (anchor + c * right) / rho
@@ -166,11 +173,21 @@ def panels(
     before_gap = np.where(far.ravel()[first], left, left - half)
     offset = np.append(before_gap, right[closing] + 100.0)
     members = np.append(np.arange(point.size), np.flatnonzero(closing))
+    low_end, high_end = (
+        np.append(previous, back[closing]),
+        np.append(edge, np.full(closing.sum(), np.inf)),
+    )
+    mass = log_mass(low_end, high_end)
+    known = np.maximum(mass, -1e300)
+    at_low = np.where(low_end > -np.inf, np.exp(log_pdf(low_end) - known), 0.0)
+    at_high = np.where(high_end < np.inf, np.exp(log_pdf(high_end) - known), 0.0)
     gaps = Nodes(
         point[members],
         anchor[members],
         offset[None],
         ((anchor[members] + c[members] * offset) / rho[members])[None],
-        np.append(log_mass(previous, edge), log_mass(back[closing], np.inf))[None],
+        mass[None],
+        (at_low - at_high)[None],
+        (np.maximum(low_end, -1e300) * at_low - np.minimum(high_end, 1e300) * at_high)[None],
     )
     return steps, gaps
