@@ -1,8 +1,16 @@
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from rmes import gp, kernels
 from rmes.measurements import merge
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Matrices in tests are small: more BLAS threads than one make them slower, peers included."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture

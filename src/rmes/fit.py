@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rmes.gp import Model, bounds, log_evidence, log_evidence_and_gradient, log_prior
 from rmes.measurements import Data
-from rmes.multistart import RowsValueAndGradient, climb, space_filling
+from rmes.multistart import Climb, RowsValueAndGradient, climb, space_filling
 
 Array = NDArray[np.float64]
 
@@ -75,21 +75,28 @@ def fit(
         warm, particles = None, None
         climbs = _FLAT_CLIMBS if np.isinf(model.length_scale.spread) else _PRIOR_CLIMBS
         modes, others = _cold_starts(data, low, high, 16 * climbs, rng)
-        screened = others[np.argsort(-density(others))[:climbs]]
+        order = np.argsort(-density(others))
+        # Half of them the best, half of them random: the best tend to share a basin.
+        screened = others[np.append(order[: climbs // 2], order[climbs // 2 :: 32])]
         starts = (np.concatenate([modes, screened]) - low) / width
         found = climb(objective, starts, 1.0 / width, _COLD_TOLERANCE, rounds=_COLD_ROUNDS)
-        for _ in range(2):  # one length-scale in another mode: too many modes to start in them all
-            best = low + found.x[np.argmax(found.value)] * width
-            moved = _single_moves(data, best, low, high)
+        for _ in range(_SINGLE_MOVES):
+            order = np.argsort(-found.value)[:3]
+            moved = _single_moves(data, low + found.x[order] * width, low, high)
             moved = moved[np.argsort(-density(moved))[:climbs]]
             again = climb(
                 objective, (moved - low) / width, 1.0 / width, _COLD_TOLERANCE, rounds=_COLD_ROUNDS
             )
-            if np.max(again.value) <= np.max(found.value) + _WARM_TOLERANCE:
+            done = np.max(again.value) <= np.max(found.value) + _WARM_TOLERANCE
+            found = Climb(
+                np.concatenate([found.x[order], again.x]),
+                np.concatenate([found.value[order], again.value]),
+                np.concatenate([found.curvature[order], again.curvature]),
+            )
+            if done:
                 break
-            found = again
     top = int(np.argmax(found.value))
-    best = low + found.x[top] * width
+    best = np.clip(low + found.x[top] * width, low, high)
     if samples == 0:
         covariance = found.curvature[top] * np.outer(width, width)
         return Fit(best, covariance, np.empty((0, len(best))), data.size)
@@ -120,10 +127,13 @@ def _affordable(samples: int, size: int) -> int:
 _SMALL = 100  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance.
 _COLD_TOLERANCE, _WARM_TOLERANCE = 1e-6, 1e-3
+# A likelihood has a mode for each set of coordinates that matter, too many to start in them all:
+# this often, one length-scale of the best modes found is moved elsewhere and climbed from again.
+_SINGLE_MOVES = 4
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
 # How many random settings to climb from beside the modes, each the best of 16. A prior on the
 # length-scales leaves few modes; a flat one leaves one for each set of coordinates that matter.
-_FLAT_CLIMBS, _PRIOR_CLIMBS = 16, 2
+_FLAT_CLIMBS, _PRIOR_CLIMBS = 24, 2
 
 
 def _cold_starts(
@@ -137,7 +147,7 @@ def _cold_starts(
     shift = np.array([0.5 * np.log(d)] * d + [np.log(variance)] * (len(low) - d))
     columns = ([0] * d + [1, 2])[: len(low)]
     modes = table[:, columns] + shift
-    least = np.log([0.05, 0.1, 1e-6])[columns] + shift
+    least = np.log([0.02, 0.1, 1e-6])[columns] + shift
     most = np.log([50.0, 10.0, 1.0])[columns] + shift
     unit = space_filling(count, len(low), rng)
     # A coordinate that does not matter has an infinite length-scale: one in three of them.
@@ -150,13 +160,13 @@ def _cold_starts(
     )
 
 
-def _single_moves(data: Data, best: Array, low: Array, high: Array) -> Array:
-    """The best setting with one length-scale changed to each of five others, (5 d, p)."""
+def _single_moves(data: Data, settings: Array, low: Array, high: Array) -> Array:
+    """The settings (m, p) with one length-scale changed to each of six others, (6 d m, p)."""
     d = len(low) - 1 - data.infers_noise
-    moved = np.repeat(best[None], 5 * d, axis=0)
-    levels = np.log([0.05, 0.2, 0.8, 4.0, 40.0])
-    moved[np.arange(5 * d), np.repeat(np.arange(d), 5)] = np.tile(levels, d)
-    return np.clip(moved, low, high)
+    levels = np.log([0.006, 0.05, 0.2, 0.8, 4.0, 40.0])
+    moved = np.repeat(settings[:, None], 6 * d, axis=1)
+    moved[:, np.arange(6 * d), np.repeat(np.arange(d), 6)] = np.tile(levels, d)
+    return np.clip(moved.reshape(-1, len(low)), low, high)
 
 
 def _laplace(objective: RowsValueAndGradient, best: Array, low: Array, width: Array) -> Array:
@@ -209,7 +219,7 @@ def _metropolis(
             proposal = particles + normal * (1.5 / np.sqrt(p))
             correction = np.zeros(count)
         proposed = density(proposal)
-        accept = np.log(rng.random(count)) < proposed - current + correction
+        accept = np.log(rng.random(count)) + current < proposed + correction
         particles = np.where(accept[:, None], proposal, particles)
         current = np.where(accept, proposed, current)
     return particles

@@ -1,0 +1,61 @@
+"""Imports point down: a module imports only from layers below its own."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rmes
+
+SOURCE = Path(rmes.__file__).parent
+LAYERS = [
+    {"normal", "kernels", "domain", "measurements", "units", "report"},
+    {"gp", "quadrature", "multistart", "space"},
+    {"information", "fit", "paths", "pes"},
+    {"acquisition"},
+    {"maxima"},
+    {"suggest", "answer"},
+    {"optimizer"},
+    {"minimize"},
+]
+RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
+
+
+def imported(module):
+    for node in ast.walk(ast.parse((SOURCE / f"{module}.py").read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "rmes":
+            yield from (f"rmes.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def test_every_module_has_a_layer():
+    modules = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"}
+    assert modules == set(RANK)
+
+
+@pytest.mark.parametrize("module", sorted(RANK))
+def test_imports_point_down(module):
+    for name in imported(module):
+        if name.startswith("rmes."):
+            assert RANK[name.split(".")[1]] < RANK[module], f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", sorted(RANK))
+def test_every_module_says_what_it_is_for(module):
+    docstring = ast.get_docstring(ast.parse((SOURCE / f"{module}.py").read_text()))
+    assert docstring
+    assert docstring.splitlines()[0].endswith((".", ":"))
+
+
+def test_importing_loads_no_optional_dependency():
+    code = "import rmes, sys; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"torch", "optuna", "matplotlib", "sklearn", "pandas", "dask", "scipy.stats", "tqdm"}
+    assert heavy.isdisjoint(loaded)

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from rmes import gp
+from rmes.fit import fit
+from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL, squared_distances
+from rmes.measurements import merge
+
+
+def random_problem(seed):
+    """A draw from a process with random length-scales and noise: n from 5 to 200, d from 1 to 8."""
+    rng = np.random.default_rng(seed)
+    n, d = int(np.exp(rng.uniform(np.log(5), np.log(200)))), int(rng.integers(1, 9))
+    kernel = (MATERN52, SQUARED_EXPONENTIAL)[seed % 2]
+    x = rng.random((n, d))
+    z = x / np.exp(rng.uniform(np.log(0.1), np.log(3), d))
+    covariance = kernel.value(squared_distances(z, z)) + 1e-10 * np.eye(n)
+    noise = np.exp(rng.uniform(np.log(0.01), 0.0))
+    y = np.linalg.cholesky(covariance) @ rng.standard_normal(n) + noise * rng.standard_normal(n)
+    return kernel, x, y, rng
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", range(20))
+def test_maximum_likelihood_is_no_worse_than_scikit_learn_with_ten_restarts(seed):
+    kernel, x, y, rng = random_problem(seed)
+    d = x.shape[1]
+    scales = (5e-3, 2e2)
+    shape = Matern(np.ones(d), scales, nu=2.5) if kernel is MATERN52 else RBF(np.ones(d), scales)
+    full = ConstantKernel(1.0, (1e-4, 1e4)) * shape + WhiteKernel(0.1, (1e-8, 1e2))
+    peer = GaussianProcessRegressor(full, alpha=0.0, n_restarts_optimizer=10, random_state=0)
+    peer.fit(x, y)
+    model, data = gp.Model.paper(kernel), merge(x, y)
+    found = fit(model, data, rng)
+    ours = gp.log_evidence(model, data, found.best[None])[0]
+    assert ours >= peer.log_marginal_likelihood_value_ - 1e-3
+
+
+def test_both_modes_of_the_likelihood_are_found():
+    """Noise around a slow wave, or a fast wave: the data decide, not the start."""
+    rng = np.random.default_rng(3)
+    x = np.sort(rng.random((40, 1)), axis=0)
+    model = gp.Model.paper(SQUARED_EXPONENTIAL)
+    noisy = np.sin(3 * x[:, 0]) + 0.5 * rng.standard_normal(40)
+    smooth = np.sin(40 * x[:, 0])
+    slow = fit(model, merge(x, noisy), rng).best
+    fast = fit(model, merge(x, smooth), rng).best
+    assert slow[0] > np.log(0.2)
+    assert slow[2] > np.log(0.1)
+    assert fast[0] < np.log(0.1)
+    assert fast[2] < np.log(1e-3)
+
+
+def test_a_warm_fit_reaches_what_a_cold_one_does():
+    kernel, x, y, rng = random_problem(0)
+    model = gp.Model(kernel)
+    y = (y - y.mean()) / y.std()
+    before = fit(model, merge(x[:-1], y[:-1]), rng)
+    data = merge(x, y)
+
+    def density(theta):
+        return (
+            gp.log_evidence(model, data, theta[None])[0]
+            + gp.log_prior(model, data, theta[None])[0][0]
+        )
+
+    cold, warm = fit(model, data, rng), fit(model, data, rng, warm=before)
+    assert density(warm.best) == pytest.approx(density(cold.best), abs=0.01)
+
+
+@pytest.mark.slow
+def test_samples_follow_the_posterior_of_the_hyperparameters():
+    """Carried along for many steps on one data set, against a fine grid in two parameters."""
+    rng = np.random.default_rng(5)
+    x = rng.random((15, 1))
+    y = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(15)
+    y = (y - y.mean()) / y.std()
+    data, model = merge(x, y, 0.02), gp.Model()
+    axis = np.linspace(np.log(0.02), np.log(20), 120), np.linspace(np.log(0.02), np.log(50), 100)
+    grid = np.stack(np.meshgrid(*axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_density = gp.log_evidence(model, data, grid) + gp.log_prior(model, data, grid)[0]
+    weight = np.exp(log_density - log_density.max())
+    weight /= weight.sum()
+    mean = weight @ grid
+    sd = np.sqrt(weight @ (grid - mean) ** 2)
+    state, draws = fit(model, data, rng, 4), []
+    for _ in range(600):
+        state = fit(model, data, rng, 4, state)
+        draws.append(state.samples)
+    draws = np.concatenate(draws[50:])
+    # The chains have about 300 independent draws among their 2,200.
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=4 * sd.max() / np.sqrt(300))
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.2)
+
+
+def test_the_same_generator_gives_the_same_fit():
+    kernel, x, y, _ = random_problem(2)
+    one = fit(gp.Model(kernel), merge(x, y), np.random.default_rng(1), 4)
+    two = fit(gp.Model(kernel), merge(x, y), np.random.default_rng(1), 4)
+    np.testing.assert_array_equal(one.best, two.best)
+    np.testing.assert_array_equal(one.samples, two.samples)
+
+
+@pytest.mark.parametrize(
+    "y", [np.zeros(5), np.full(5, 1e-300), np.array([0, 0, 0, 0, 1e6]), np.ones(5)]
+)
+def test_odd_values_are_fitted_without_a_crash(y, rng):
+    x = rng.random((5, 2))
+    found = fit(gp.Model(), merge(x, y), rng, 4)
+    assert np.all(np.isfinite(found.best))
+    assert np.all(np.isfinite(found.samples))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_points_are_enough(n, rng):
+    found = fit(gp.Model(), merge(rng.random((n, 2)), rng.normal(size=n)), rng, 4)
+    assert found.samples.shape == (4, 4)
+    assert np.ptp(found.samples[:, 0]) > 0

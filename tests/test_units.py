@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmes.units import Units
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
+
+
+@given(VALUES, st.sampled_from([1.0, -1.0]))
+def test_backward_undoes_forward(values, sign):
+    values = np.array(values)
+    units = Units.of(values, sign)
+    z = units.forward(values)
+    assert np.all(np.isfinite(z))
+    np.testing.assert_allclose(
+        units.backward(z), values, rtol=1e-7, atol=1e-7 * np.ptp(values) + 1e-9
+    )
+
+
+@given(VALUES, st.sampled_from([1.0, -1.0]))
+def test_the_order_is_kept_and_the_sign_applied(values, sign):
+    values = np.sort(np.array(values))
+    z = Units.of(values, sign).forward(values)
+    assert np.all(sign * np.diff(z) >= -1e-9)
+
+
+def test_ordinary_values_are_standardised(rng):
+    values = rng.normal(5.0, 3.0, 50)
+    z = Units.of(values, 1.0).forward(values)
+    assert z.mean() == pytest.approx(0.0, abs=1e-12)
+    assert z.std() == pytest.approx(1.0)
+
+
+def test_an_outlier_does_not_take_the_scale_for_itself(rng):
+    values = np.append(rng.normal(size=30), -1e6)
+    z = Units.of(values, 1.0).forward(values)
+    assert z[:-1].std() > 0.5
+    assert z[-1] < z[:-1].min() - 1.0
+
+
+def test_stretch_is_the_derivative_of_backward(rng):
+    values = np.append(rng.normal(size=30), [-1e3, 500.0])
+    units = Units.of(values, -1.0)
+    z = units.forward(values)
+    step = 1e-6
+    slope = np.abs(units.backward(z + step) - units.backward(z - step)) / (2 * step)
+    np.testing.assert_allclose(units.stretch(z), slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0], [0.0, 0.0], [1e-320, 1e-320]])
+def test_values_without_spread_get_some_scale(values):
+    units = Units.of(np.array(values), 1.0)
+    assert units.scale > 0
+    assert np.all(np.isfinite(units.forward(np.array(values))))
