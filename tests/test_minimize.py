@@ -687,7 +687,7 @@ def one_is_slow(x):
 
 
 def test_executors_of_the_standard_library_and_loky_are_welcome():
-    loky = pytest.importorskip("loky")
+    loky = pytest.importorskip("joblib.externals.loky")
     for make in (ThreadPoolExecutor, spawned, loky.ProcessPoolExecutor):
         with make(2) as pool:
             result = rmes.minimize(bowl, SQUARE, budget=5, rng=0, workers=pool)
