@@ -29,10 +29,10 @@ from rmes.normal import (
 
 # Beyond this |γ| the ordinary arithmetic nears the end of double precision: Φ(−25)² is 1e-275.
 _FAR = 25.0
-# Mehler's series replaces the ratio of Φ's where ρ(1 + |γ|) is below this: six terms are exact
-# there, and the ratio loses 1e-13.
-_FAINT = 1e-3
-_MEHLER_TERMS = 6
+# Mehler's series replaces the ratio of Φ's where the weights differ by so little, about
+# ρ(γ_j − γ_k), that rounding Φ costs more than 1e-12, if ρ(1 + |γ|) is small enough for it.
+_FAINT = 3e-3
+_MEHLER_BELOW = 0.5
 # Noise whose c is below this times 1 + |γ| is lost in the rounding of γ.
 _NOISELESS = 1e-14
 # Σ_k u_k² below which Σ_k ψ(1 + u_k) is taken from its series: both lose 3e-12 there.
@@ -397,7 +397,11 @@ def _integrate(problem: _Problem, reference: _Reference) -> tuple[Array, Array]:
     start, stop = quadrature.support(low, last, rho, c)
     width = quadrature.strip(low, high, c)
     kind = (low < -_FAR) + 2 * (low > _FAR)
-    kind[rho * (1.0 + np.maximum(-low, high)) < _FAINT] = 3
+    reach = rho * (1.0 + np.maximum(-low, high))
+    faint = reach < _MEHLER_BELOW
+    if not beyond:
+        faint &= np.minimum(reach, rho * (high - low)) < _FAINT
+    kind[faint] = 3
     group = 2 * kind + quadrature.sharp(start, stop, rho, c)
     if (group == group[0]).all():
         members: list[tuple[int, Any]] = [(int(group[0]), slice(None))]
@@ -585,8 +589,9 @@ def _faint(problem: _Problem, reference: _Reference) -> _Terms:
         v, by_gamma, by_rho = (np.zeros((nu.shape[0], *gamma.shape)) for _ in range(3))
         previous, here = np.zeros_like(gamma), np.ones_like(gamma)  # He_{n−2}(γ), He_{n−1}(γ)
         before, now = np.ones_like(nu), nu  # He_{n−1}(ν), He_n(ν)
-        power = rho
-        for n in range(1, _MEHLER_TERMS + 1):
+        power, left = rho, float((rho * (1.0 + np.abs(gamma)) * (1.0 + np.abs(nu)).max()).max())
+        bound, n = 1.0, 1  # of what is left of the series, against its first term
+        while bound > 1e-17:
             term = power * now
             v -= term * (lam * here)
             by_gamma += term * (lam * (gap * here - (n - 1) * previous))
@@ -594,6 +599,7 @@ def _faint(problem: _Problem, reference: _Reference) -> _Terms:
             previous, here = here, gamma * here - (n - 1) * previous
             before, now = now, nu * now - n * before
             power = power * rho / (n + 1)
+            bound, n = bound * left / (n + 1), n + 1
         unit = np.broadcast_to(np.exp(log_unit), nodes.nu.shape)
         by_variance = c * c * by_rho - gamma * by_gamma
         value, log_ratio = _compare_small(*reference(v, _ONE, unit), unit)
