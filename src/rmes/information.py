@@ -584,7 +584,12 @@ def _faint(problem: _Problem, reference: _Reference) -> _Terms:
         gamma, c, rho = problem.at(nodes.owner)
         log_hazard = log_pdf(gamma) - log_cdf(gamma)
         log_unit = np.minimum(log_hazard.max(axis=0) + np.log(rho), 0.0)
-        lam, gap = np.exp(log_hazard - log_unit), slack(gamma)  # (maxima, blocks)
+        lam = np.where(
+            gamma < _FAR,
+            hazard(gamma) * np.exp(np.minimum(-log_unit, 700.0)),  # closer to the last digit
+            np.exp(log_hazard - log_unit),
+        )
+        gap = slack(gamma)  # (maxima, blocks)
         nu = nodes.nu[:, None]
         v, by_gamma, by_rho = (np.zeros((nu.shape[0], *gamma.shape)) for _ in range(3))
         previous, here = np.zeros_like(gamma), np.ones_like(gamma)  # He_{n−2}(γ), He_{n−1}(γ)
