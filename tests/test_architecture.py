@@ -16,7 +16,8 @@ LAYERS = [
     {"information", "fit", "paths", "pes"},
     {"acquisition"},
     {"maxima"},
-    {"suggest", "answer"},
+    {"criteria", "answer"},
+    {"suggest"},
     {"optimizer"},
     {"minimize"},
 ]

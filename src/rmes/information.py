@@ -95,6 +95,33 @@ def log_rmes(
 
 
 @_underflow_is_zero
+def rmes_matched(
+    mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
+) -> Gain:
+    """RMES with p(y | f*) and their mixture replaced by normals of the same mean and variance.
+
+    Given f*_k, ν has the mean −ρλ_k and the variance 1 − ρ²δ_k, δ_k = λ_k(λ_k + γ_k), so that
+    ½ log(1 − ρ² mean δ + ρ² var λ) − ½ mean_k log(1 − ρ²δ_k) is left of the integral. It ranks
+    points much as `rmes` does for a tenth of the price: a stand-in while a search is far from its
+    end. Parameters as in `rmes`.
+    """
+    problem = _standardize(mean, variance, noise_variance, maxima)
+    gamma, share = problem.gamma, problem.rho**2
+    lam = hazard(gamma)
+    delta = np.minimum(lam * slack(gamma), 1.0)  # −dλ/dγ
+    slope = lam - delta * (2.0 * lam + gamma)  # dδ/dγ
+    apart = lam - lam.mean(axis=0)
+    lean = delta.mean(axis=0) - np.mean(apart * apart, axis=0)
+    within, whole = 1.0 - share * delta, 1.0 - share * lean
+    value = 0.5 * (np.log1p(-share * lean) - np.mean(np.log1p(-share * delta), axis=0))
+    by_gamma = slope / within - (slope + 2.0 * apart * delta) / whole
+    by_gamma *= 0.5 * share / len(gamma)
+    by_share = 0.5 * (np.mean(delta / within, axis=0) - lean / whole)
+    by_variance = 2.0 * share * problem.c**2 * by_share - np.sum(gamma * by_gamma, axis=0)
+    return _gain(problem, np.stack([value, by_gamma.sum(axis=0), by_variance]))
+
+
+@_underflow_is_zero
 def noisy_mes(
     mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
 ) -> Gain:

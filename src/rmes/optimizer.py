@@ -317,11 +317,9 @@ class Optimizer:
             measured = best_measured(known.posterior)
             belief = measured
             if among == "anywhere" and self.space.dimensions:
-                belief = max(
-                    best_anywhere(known.posterior, self.space.domain, rng),
-                    measured,
-                    key=lambda b: b.mean,
-                )
+                anywhere = best_anywhere(known.posterior, self.space.domain, rng)
+                if anywhere.mean > measured.mean + 1e-6:  # else the measured one is as good
+                    belief = anywhere
             return self._recommendation(known, belief)
 
     def _recommendation(self, known: _Knowledge, belief: Belief) -> Recommendation:

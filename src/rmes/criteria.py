@@ -1,0 +1,114 @@
+"""Acquisitions by name, as functions of x that a search can climb."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmes import acquisition, information
+from rmes.acquisition import Formula
+from rmes.gp import Posterior
+from rmes.maxima import Maxima
+from rmes.multistart import ValueAndGradient
+from rmes.pes import predictive_entropy_search
+
+Array = NDArray[np.float64]
+
+NoiseAt = Callable[[Array], Array]
+"""(m, d) points -> noise variances (S, m) of a new measurement there."""
+
+ACQUISITIONS = ("rmes", "mes", "noisy-mes", "noiseless-rmes", "pes", "log-ei", "ei", "ucb")
+NEED_NO_MAXIMA = ("log-ei", "ei", "ucb")
+
+
+def acquire(
+    name: str, posterior: Posterior, noise: NoiseAt, drawn: Maxima | None, measurements: int
+) -> ValueAndGradient:
+    """The named acquisition; the logarithm of it for "rmes" and "log-ei"."""
+    if name in ("log-ei", "ei"):
+        best = np.max(posterior.mean_at_data(), axis=1)  # of each setting
+        if name == "ei":
+            improvement, compose = acquisition.expected_improvement, acquisition.average
+        else:
+            improvement, compose = acquisition.log_expected_improvement, acquisition.log_average
+        return compose(
+            lambda m, v: improvement(m, v, np.repeat(best, len(m) // len(best))), posterior
+        )
+    if name == "ucb":
+        beta = acquisition.confidence_schedule(measurements, posterior.x.shape[1])
+        bound = partial(acquisition.upper_confidence_bound, beta=beta)
+        return acquisition.average(bound, posterior)
+    if drawn is None:
+        raise ValueError(f"{name} needs draws of the maximum")
+    if name == "pes":
+        level = noise(posterior.x[:1])[:, 0]
+        return predictive_entropy_search(posterior, drawn.place, level)
+
+    def function(x: Array) -> tuple[Array, Array]:
+        formula = _information(name, noise(x).ravel(), np.repeat(drawn.value.T, len(x), axis=1))
+        compose = acquisition.log_average if name == "rmes" else acquisition.average
+        return compose(formula, posterior)(x)
+
+    return function
+
+
+def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGradient:
+    """The logarithm of `information.rmes_matched`: a cheap stand-in for "rmes"."""
+
+    def function(x: Array) -> tuple[Array, Array]:
+        formula = _information("", noise(x).ravel(), np.repeat(drawn.value.T, len(x), axis=1))
+        value, gradient = acquisition.average(formula, posterior)(x)
+        value = np.maximum(value, 1e-300)
+        return np.log(value), gradient / value[:, None]
+
+    return function
+
+
+def _information(name: str, noise: Array, maxima: Array) -> Formula:
+    """A cell of {f, y} × {Gaussian, mixture}, for noise (S m,) and maxima (P, S m)."""
+    if name == "mes":
+        return lambda m, v: information.mes(m, v, maxima)
+    if name == "noiseless-rmes":
+        return lambda m, v: information.noiseless_rmes(m, v, maxima)
+    if name == "noisy-mes":
+        return lambda m, v: information.noisy_mes(m, v, noise, maxima)
+    if name == "rmes":
+        return lambda m, v: information.log_rmes(m, v, noise, maxima)
+    return lambda m, v: information.rmes_matched(m, v, noise, maxima)
+
+
+def avoiding(
+    function: ValueAndGradient,
+    name: str,
+    posterior: Posterior,
+    scale: Array,
+    good: Array,
+    failed: Array,
+) -> ValueAndGradient:
+    """The acquisition, discounted by the probability that a measurement at x succeeds.
+
+    The probability is a vote of the neighbours, weighted by the correlation with them:
+    p = (a + Σ_good κ) / (a + Σ_good κ + Σ_failed κ), a = 0.1. Values of measurements play no part,
+    so a failure does not bend the model of the values.
+    """
+    if not len(failed):
+        return function
+    places = np.concatenate([good, failed])
+    kernel = posterior.model.kernel
+
+    def discounted(x: Array) -> tuple[Array, Array]:
+        offset = (x[:, None, :] - places) / scale
+        weight, slope = kernel.value_and_slope(np.einsum("mnd,mnd->mn", offset, offset))
+        pull = 2.0 * slope[:, :, None] * offset / scale
+        yes = 0.1 + weight[:, : len(good)].sum(axis=1)
+        total = yes + weight[:, len(good) :].sum(axis=1)
+        log_gradient = pull[:, : len(good)].sum(axis=1) / yes[:, None]
+        log_gradient -= pull.sum(axis=1) / total[:, None]
+        value, gradient = function(x)
+        if name in ("rmes", "log-ei", "ucb"):  # logarithms, or values of either sign
+            return value + np.log(yes / total), gradient + log_gradient
+        chance = yes / total
+        return value * chance, (gradient + value[:, None] * log_gradient) * chance[:, None]
+
+    return discounted
