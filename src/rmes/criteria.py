@@ -28,13 +28,15 @@ def acquire(
     """The named acquisition; the logarithm of it for "rmes" and "log-ei"."""
     if name in ("log-ei", "ei"):
         best = np.max(posterior.mean_at_data(), axis=1)  # of each setting
-        if name == "ei":
-            improvement, compose = acquisition.expected_improvement, acquisition.average
-        else:
-            improvement, compose = acquisition.log_expected_improvement, acquisition.log_average
-        return compose(
-            lambda m, v: improvement(m, v, np.repeat(best, len(m) // len(best))), posterior
-        )
+
+        def improvement(m: Array, v: Array) -> information.Gain:
+            own = np.repeat(best, len(m) // len(best))
+            if name == "ei":
+                return acquisition.expected_improvement(m, v, own)
+            return acquisition.log_expected_improvement(m, v, own)
+
+        compose = acquisition.average if name == "ei" else acquisition.log_average
+        return compose(improvement, posterior)
     if name == "ucb":
         beta = acquisition.confidence_schedule(measurements, posterior.x.shape[1])
         bound = partial(acquisition.upper_confidence_bound, beta=beta)
@@ -63,6 +65,14 @@ def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGrad
         return np.log(value), gradient / value[:, None]
 
     return function
+
+
+def screened(mean: Array, variance: Array, noise: Array, drawn: Maxima) -> Array:
+    """`matched` (m,) at points whose moments (S, m) are known, without gradients."""
+    maxima = np.repeat(drawn.value.T, mean.shape[1], axis=1)
+    gain = information.rmes_matched(mean.ravel(), variance.ravel(), noise.ravel(), maxima)
+    value = gain.value.reshape(mean.shape).mean(axis=0)
+    return np.asarray(np.log(np.maximum(value, 1e-300)))
 
 
 def _information(name: str, noise: Array, maxima: Array) -> Formula:

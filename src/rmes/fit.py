@@ -124,7 +124,7 @@ def _affordable(samples: int, size: int) -> int:
     return min(samples, max(2, -(-samples * 150 // size)))
 
 
-_SMALL = 100  # rows up to which every sample is moved for every suggestion
+_SMALL = 30  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance.
 _COLD_TOLERANCE, _WARM_TOLERANCE = 1e-6, 1e-3
 # A likelihood has a mode for each set of coordinates that matter, too many to start in them all:

@@ -23,6 +23,7 @@ from rmes.kernels import MATERN52, Kernel, squared_distances
 from rmes.measurements import LOG_TWO_PI, Data
 
 Array = NDArray[np.float64]
+Single = NDArray[np.float32]
 
 # The least noise variance in units of the signal variance. Below it the factor of K is rounding
 # error: the smallest eigenvalues of a smooth kernel on n = 1000 points are about n ε ≈ 2e-13.
@@ -266,6 +267,27 @@ class Posterior:
         k += self.model.mean_variance
         mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
         return mean, self._variance(np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2)))
+
+    def screen(self, x: Array) -> tuple[Single, Array, Array]:
+        """Correlation with the data (S, m, n), mean and variance (S, m), in single precision.
+
+        Good enough to rank hundreds of points, at half the price and in half the memory.
+        """
+        precision = np.float32
+        k = np.empty((self.settings, len(x), len(self.x)), dtype=precision)
+        mean = np.empty(k.shape[:2])
+        variance = np.empty(k.shape[:2])
+        for s, scale in enumerate(self.length_scales):  # one at a time: it stays in the cache
+            distances = squared_distances(
+                (x / scale).astype(precision), (self.x / scale).astype(precision)
+            )
+            k[s] = self.model.kernel.value(distances)
+            covariance = k[s] * precision(self.signal_variance[s])
+            covariance += precision(self.model.mean_variance)
+            mean[s] = covariance @ self.alpha[s].astype(precision)
+            half = covariance @ self.inverse_factor[s].T.astype(precision)
+            variance[s] = self.prior_variance[s] - np.einsum("mn,mn->m", half, half)
+        return k, mean, np.maximum(variance, 1e-6 * self.prior_variance[:, None])
 
     def mean_at_data(self) -> Array:
         """Mean (S, n) of the process at its own data: y less the noise that α takes out."""

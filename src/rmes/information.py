@@ -107,17 +107,18 @@ def rmes_matched(
     """
     problem = _standardize(mean, variance, noise_variance, maxima)
     gamma, share = problem.gamma, problem.rho**2
+    each = 1.0 / len(gamma)
     lam = hazard(gamma)
-    delta = np.minimum(lam * slack(gamma), 1.0)  # −dλ/dγ
+    delta = np.minimum(lam * (lam + gamma), 1.0 - 1e-9)  # −dλ/dγ
     slope = lam - delta * (2.0 * lam + gamma)  # dδ/dγ
-    apart = lam - lam.mean(axis=0)
-    lean = delta.mean(axis=0) - np.mean(apart * apart, axis=0)
+    apart = lam - each * lam.sum(axis=0)
+    lean = each * (delta - apart * apart).sum(axis=0)
     within, whole = 1.0 - share * delta, 1.0 - share * lean
-    value = 0.5 * (np.log1p(-share * lean) - np.mean(np.log1p(-share * delta), axis=0))
+    value = 0.5 * (np.log1p(-share * lean) - each * np.log1p(-share * delta).sum(axis=0))
     by_gamma = slope / within - (slope + 2.0 * apart * delta) / whole
-    by_gamma *= 0.5 * share / len(gamma)
-    by_share = 0.5 * (np.mean(delta / within, axis=0) - lean / whole)
-    by_variance = 2.0 * share * problem.c**2 * by_share - np.sum(gamma * by_gamma, axis=0)
+    by_gamma *= 0.5 * each * share
+    by_share = 0.5 * (each * (delta / within).sum(axis=0) - lean / whole)
+    by_variance = 2.0 * share * problem.c**2 * by_share - (gamma * by_gamma).sum(axis=0)
     return _gain(problem, np.stack([value, by_gamma.sum(axis=0), by_variance]))
 
 

@@ -78,16 +78,16 @@ def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -
     if np.any(variance < 0.0) or np.any(np.isinf(variance)):
         raise ValueError(f"noise variances must be finite and not negative: {variance}")
 
+    x = x + 0.0  # -0.0 is 0.0
     unknown = np.isnan(variance)
     key = np.column_stack([x, unknown])
-    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(first))  # rows keep the order in which they first appeared
-    group = rank[group.ravel()]
-    first = np.sort(first)
-    if len(first) == len(y):
+    number: dict[bytes, int] = {}  # rows keep the order in which they first appeared
+    group = np.array([number.setdefault(row.tobytes(), len(number)) for row in key])
+    if len(number) == len(y):
         known = np.where(unknown, 0.0, variance)
         return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0)
 
+    first = np.unique(group, return_index=True)[1]
     rows = len(first)
     count = np.bincount(group, minlength=rows)
     exact = np.zeros(rows, dtype=bool)

@@ -187,6 +187,7 @@ def search(
     scale: Array,
     tolerance: float,
     domain: Domain,
+    rounds: int = _ROUNDS,
 ) -> Climb:
     """`climb` to the best feasible points: choices are tried level by level, never rounded.
 
@@ -194,21 +195,23 @@ def search(
     choice moves to its best level, all else fixed; until neither helps.
     """
     if not domain.choices:
-        return climb(function, starts, scale, tolerance)
+        return climb(function, starts, scale, tolerance, rounds=rounds)
     scale = np.broadcast_to(scale, starts.shape)
     found = starts
     if domain.relaxed.any() and not np.array_equal(domain.relaxed, domain.free):
-        relaxed = climb(_held(function, domain.relaxed), starts, scale, tolerance)
+        relaxed = climb(_held(function, domain.relaxed), starts, scale, tolerance, rounds=rounds)
         found = domain.snap(relaxed.x)
         rows = np.arange(len(starts))
         worse = function(found, rows)[0] < function(starts, rows)[0]
         found = np.where(worse[:, None], starts, found)
-    result = climb(_held(function, domain.free), found, scale, tolerance)
+    result = climb(_held(function, domain.free), found, scale, tolerance, rounds=rounds)
     for _ in range(4):
         x, value, changed = _sweep(function, result.x, result.value, tolerance, domain)
         if not changed.any():
             break
-        again = climb(_some(function, changed, domain), x[changed], scale[changed], tolerance)
+        again = climb(
+            _some(function, changed, domain), x[changed], scale[changed], tolerance, rounds=rounds
+        )
         curvature = result.curvature.copy()
         x[changed], value[changed] = again.x, again.value
         curvature[changed] = again.curvature

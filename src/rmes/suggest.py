@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from rmes import gp, maxima
-from rmes.criteria import ACQUISITIONS, NEED_NO_MAXIMA, acquire, avoiding, matched
+from rmes.criteria import ACQUISITIONS, NEED_NO_MAXIMA, acquire, avoiding, matched, screened
 from rmes.domain import Domain
 from rmes.fit import Fit, fit
 from rmes.gp import Model, Posterior
@@ -190,7 +190,7 @@ def choose(
     scale = _common_scale(posterior)
     name = settings.acquisition
     if name not in NEED_NO_MAXIMA:
-        near = posterior.correlation_with_data(candidates)
+        near, mean, variance = posterior.screen(candidates)
         drawn = maxima.from_paths(posterior, settings.maxima, candidates, domain, rng, near)
         places = drawn.place.reshape(-1, domain.dimensions)
         candidates = np.concatenate([candidates, places])
@@ -202,11 +202,16 @@ def choose(
     if name == "rmes" and drawn is not None:
         # Far from the top a cheap stand-in shows the way; the exact function has the last word.
         guide = discounted(matched(posterior, noise, drawn))
-        values = guide(candidates)[0]
+        if len(situation.failed):
+            values = guide(candidates)[0]
+        else:
+            looked = screened(mean, variance, noise(candidates[: mean.shape[1]]), drawn)
+            values = np.append(looked, guide(places)[0])
         starts = candidates[spread(values, candidates / scale, settings.climbs)]
-        ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain)
+        ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, 5)
         starts = ends.x[spread(ends.value, ends.x / scale, _FINAL_CLIMBS)]
     else:
+        guide = function
         values = function(candidates)[0]
         starts = candidates[spread(values, candidates / scale, settings.climbs)]
     found = search(lambda x, _rows: function(x), starts, scale, _TOLERANCE, domain)
@@ -221,7 +226,7 @@ def choose(
     value = float(found.value[order][first] if first < len(order) else function(x[None])[0][0])
     repeats = None
     if not situation.exact:
-        repeats = _repeat(function, x, value, data, pending, scale)
+        repeats = _repeat(guide, x, data, pending, scale)
         if repeats is not None:
             x = data.x[repeats]
     return Suggestion(x, value, repeats, learned, posterior, drawn)
@@ -242,7 +247,7 @@ def _coincide(points: Array, others: Array) -> NDArray[np.bool_]:
 
 
 def _repeat(
-    function: ValueAndGradient, x: Array, value: float, data: Data, pending: Array, scale: Array
+    function: ValueAndGradient, x: Array, data: Data, pending: Array, scale: Array
 ) -> int | None:
     """The measured point that is worth as much as x, if there is one: measure that again.
 
@@ -250,18 +255,18 @@ def _repeat(
     read than points that differ in the fourth digit.
     """
     distance = np.sum(((data.x - x) / scale) ** 2, axis=1)
-    near = np.argsort(distance)[:3]
-    near = near[distance[near] < 0.05]
+    near = np.flatnonzero(distance < 0.05)
+    near = near[np.argsort(distance[near])[:3]]
     near = near[~_coincide(data.x[near], pending)]
     if not len(near):
         return None
-    worth = function(data.x[near])[0]
+    here, *worth = function(np.concatenate([x[None], data.x[near]]))[0]
     best = int(np.argmax(worth))
-    return int(near[best]) if worth[best] >= value - 0.01 else None
+    return int(near[best]) if worth[best] >= here - 0.01 else None
 
 
-_TOLERANCE = 1e-5  # of log acquisition: a relative 1e-5 of the information
-_GUIDED = 1e-2  # the same for the stand-in, which is not closer to the truth than that
+_TOLERANCE = 1e-4  # of log acquisition: a relative 1e-4 of the information
+_GUIDED = 3e-2  # the same for the stand-in, which is no closer to the truth than that
 _FINAL_CLIMBS = 3
 
 
