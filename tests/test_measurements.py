@@ -73,3 +73,9 @@ def test_an_exact_value_outweighs_noisy_ones_of_its_point():
 def test_bad_measurements_are_refused_with_what_was_given(x, y, noise, said):
     with pytest.raises(ValueError, match=said):
         merge(x, y, noise)
+
+
+def test_the_noise_of_a_single_measurement_is_kept_when_repeats_are_merged():
+    data = merge([[0.5]] * 4 + [[0.1]], np.ones(5), 0.04)
+    np.testing.assert_allclose(data.known, [0.01, 0.04])
+    assert data.level == pytest.approx(0.04)

@@ -32,6 +32,8 @@ class Data:
         Sum of their squared deviations from the mean of their row.
     constant : float
         What merging took out of the log-evidence and no hyperparameter changes.
+    level : float
+        Mean of the given variances of single measurements, 0 if none was given.
     """
 
     x: Array
@@ -41,6 +43,7 @@ class Data:
     repeats: int
     scatter: float
     constant: float
+    level: float
 
     @property
     def infers_noise(self) -> bool:
@@ -80,12 +83,13 @@ def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -
 
     x = x + 0.0  # -0.0 is 0.0
     unknown = np.isnan(variance)
+    level = 0.0 if unknown.all() else float(np.mean(variance[~unknown]))
     key = np.column_stack([x, unknown])
     number: dict[bytes, int] = {}  # rows keep the order in which they first appeared
     group = np.array([number.setdefault(row.tobytes(), len(number)) for row in key])
     if len(number) == len(y):
         known = np.where(unknown, 0.0, variance)
-        return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0)
+        return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0, level)
 
     first = np.unique(group, return_index=True)[1]
     rows = len(first)
@@ -116,4 +120,5 @@ def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -
         repeats=repeats,
         scatter=float(np.sum(deviation[unknown])),
         constant=constant,
+        level=level,
     )

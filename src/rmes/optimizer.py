@@ -75,7 +75,9 @@ class Optimizer:
     noise_sd : None, number or callable
         Standard deviation of the measurement noise: None infers it, 0 means exact, a number is
         known, a callable gives it for a dictionary of parameters. `tell` can give it for single
-        measurements; those without it follow this rule.
+        measurements; those without it follow this rule. Measurements whose noise is to be
+        inferred share one level, which is then assumed for new ones too; where the noise of all
+        is known, a new one is assumed to have their mean variance.
     seed : int, optional
         Makes the run reproducible; drawn and remembered if not given.
     initial : int or sequence of dictionaries, optional
