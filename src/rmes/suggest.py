@@ -169,7 +169,7 @@ def new_noise(
     if data.infers_noise:
         level = posterior.noise_variance
     else:
-        level = np.full(posterior.settings, np.mean(data.known))
+        level = np.full(posterior.settings, data.level)
     return lambda x: np.broadcast_to(level[:, None], (len(level), len(x)))
 
 
