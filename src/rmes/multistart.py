@@ -188,6 +188,7 @@ def search(
     tolerance: float,
     domain: Domain,
     rounds: int = _ROUNDS,
+    curvature: Array | None = None,
 ) -> Climb:
     """`climb` to the best feasible points: choices are tried level by level, never rounded.
 
@@ -195,7 +196,7 @@ def search(
     choice moves to its best level, all else fixed; until neither helps.
     """
     if not domain.choices:
-        return climb(function, starts, scale, tolerance, rounds=rounds)
+        return climb(function, starts, scale, tolerance, curvature, rounds)
     scale = np.broadcast_to(scale, starts.shape)
     found = starts
     if domain.relaxed.any() and not np.array_equal(domain.relaxed, domain.free):

@@ -208,13 +208,16 @@ def choose(
             looked = screened(mean, variance, noise(candidates[: mean.shape[1]]), drawn)
             values = np.append(looked, guide(places)[0])
         starts = candidates[spread(values, candidates / scale, settings.climbs)]
-        ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, 5)
-        starts = ends.x[spread(ends.value, ends.x / scale, _FINAL_CLIMBS)]
+        ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, _GUIDED_ROUNDS)
+        final = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
+        starts, curvature = ends.x[final], ends.curvature[final]
     else:
-        guide = function
+        guide, curvature = function, None
         values = function(candidates)[0]
         starts = candidates[spread(values, candidates / scale, settings.climbs)]
-    found = search(lambda x, _rows: function(x), starts, scale, _TOLERANCE, domain)
+    found = search(
+        lambda x, _rows: function(x), starts, scale, _TOLERANCE, domain, curvature=curvature
+    )
     order = np.argsort(-found.value)
     points = np.concatenate([found.x[order], candidates[np.argsort(-values)]])
     forbidden = pending
@@ -267,6 +270,7 @@ def _repeat(
 
 _TOLERANCE = 1e-4  # of log acquisition: a relative 1e-4 of the information
 _GUIDED = 3e-2  # the same for the stand-in, which is no closer to the truth than that
+_GUIDED_ROUNDS = 8
 _FINAL_CLIMBS = 3
 
 
