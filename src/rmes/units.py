@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+# Values beyond these are taken for them. Squares of the first do not overflow; a penalty of
+# 1.8e308 is no more a measurement than one of 1e150.
+_LARGEST_GIVEN, _LARGEST_SAID = 1e150, 1e300
+
 
 @dataclass(frozen=True, slots=True)
 class Units:
@@ -37,7 +41,7 @@ class Units:
     @staticmethod
     def of(values: Array, sign: float) -> "Units":
         """Units in which the values (n,) are standardised."""
-        signed = sign * np.asarray(values, dtype=float)
+        signed = sign * np.clip(values, -_LARGEST_GIVEN, _LARGEST_GIVEN)
         if not len(signed):
             return Units(sign, 0.0, 1.0, -np.inf, np.inf)
         first, third = np.quantile(signed, [0.25, 0.75])
@@ -57,7 +61,8 @@ class Units:
 
     def forward(self, values: Array) -> Array:
         """Standardised values."""
-        z = (self.sign * values - self.center) / self.scale
+        signed = self.sign * np.clip(values, -_LARGEST_GIVEN, _LARGEST_GIVEN)
+        z = (signed - self.center) / self.scale
         below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
         return np.asarray(
             np.clip(z, self.low, self.high) - np.log1p(-below) + np.log1p(above), dtype=float
@@ -66,10 +71,14 @@ class Units:
     def backward(self, z: Array) -> Array:
         """The user's values."""
         below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
-        linear = np.clip(z, self.low, self.high) - np.expm1(-below) + np.expm1(above)
-        return np.asarray(self.sign * (self.center + self.scale * linear), dtype=float)
+        with np.errstate(over="ignore"):
+            linear = np.clip(z, self.low, self.high) - np.expm1(-below) + np.expm1(above)
+            values = self.sign * (self.center + self.scale * linear)
+        return np.asarray(np.clip(values, -_LARGEST_SAID, _LARGEST_SAID), dtype=float)
 
     def stretch(self, z: Array) -> Array:
         """How much a small standardised difference at z is in the user's units, positive."""
         beyond = np.maximum(np.maximum(self.low - z, z - self.high), 0.0)
-        return np.asarray(self.scale * np.exp(beyond), dtype=float)
+        with np.errstate(over="ignore"):
+            stretch = self.scale * np.exp(beyond)
+        return np.asarray(np.minimum(stretch, _LARGEST_SAID), dtype=float)
