@@ -58,7 +58,7 @@ class Recommendation:
         text = (
             f"Use {_params(self.params)}: the expected value is {_number(self.mean, self.sd)} "
             f"(90 % sure it is between {low} and {high}), "
-            f"judged from {self.measurements} measurements, {self.near or 'none'} of them close by."
+            f"judged from {_measurements(self.measurements, self.near)}."
         )
         word = "high" if self.direction == "maximize" else "low"
         observed = _number(self.observed_value, self.sd)
@@ -111,6 +111,14 @@ class Outlook:
             f"expected to be {_number(self.expected_gap, self.expected_gap)} away from it. "
             f"The next measurement can tell {self.information:.2g} nats about the best value."
         )
+
+
+def _measurements(all_of_them: int, near: int) -> str:
+    if all_of_them == 1:
+        return "one measurement"
+    if near in (0, all_of_them):
+        return f"{all_of_them} measurements, {'all' if near else 'none'} of them close by"
+    return f"{all_of_them} measurements, {near} of them close by"
 
 
 def _number(value: float, resolution: float) -> str:
