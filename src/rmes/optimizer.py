@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from rmes.measurements import Data, merge
 from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
 from rmes.space import Space
-from rmes.suggest import Settings, Situation, posterior_given, small_work, suggest
+from rmes.suggest import Settings, Situation, choose, posterior_given, small_work
 from rmes.units import Units
 
 Array = NDArray[np.float64]
@@ -61,6 +62,7 @@ class _Knowledge:
 
     data: Data
     units: Units
+    fit: Fit
     posterior: Posterior
 
 
@@ -120,13 +122,14 @@ class Optimizer:
         elif isinstance(initial, Sequence):
             for point in initial:
                 self.space.encode(point)  # raises on bad ones
-            self._own = tuple(dict(point) for point in initial)
+            self._own = tuple(self._params(point) for point in initial)
             self.initial = len(self._own)
         else:
             raise TypeError(f"initial is {initial!r}; expected a number or a list of points")
         self._records: list[_Record] = []
-        self._fit: Fit | None = None
-        self._known: _Knowledge | None = None
+        self._known: _Knowledge | None = None  # until the next value is told
+        self._fit: Fit | None = None  # of the last suggestion, a warm start for the next
+        self._fitted = 0  # number of values it was learnt from
 
     # ------------------------------------------------------------------ asking
 
@@ -139,13 +142,18 @@ class Optimizer:
             return self._ask()
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"n is {n!r}; expected a whole number from 1")
-        return [self._ask() for _ in range(n)]
+        asked, fit, fitted = len(self._records), self._fit, self._fitted
+        try:
+            return [self._ask() for _ in range(n)]
+        except BaseException:  # all or none: nobody would tell the first few
+            del self._records[asked:]
+            self._fit, self._fitted = fit, fitted
+            raise
 
     def announce(self, params: Mapping[str, Any]) -> Trial:
         """Count a point of your own as being measured; tell its trial what came out."""
         x = self.space.encode(params)
-        params = {name: params[name] for name in self.space.parameters}
-        return self._add(params, x, "your own point")
+        return self._add(self._params(params), x, "your own point")
 
     def _ask(self) -> Trial:
         number = len(self._records)
@@ -153,37 +161,63 @@ class Optimizer:
         measured = [record for record in self._records if record.values]
         exact = self._exact
         if exact and self._remaining() == 0:
+            size = self.space.domain.size
             raise SpaceExhausted(
-                f"all {self.space.domain.size:.0f} points have been asked for, and measurements "
+                f"every point of the space has been asked for ({size:.0f}), and measurements "
                 "are exact: there is nothing left to learn"
             )
-        if number < len(self._own):
-            params = dict(self._own[number])
-            reason = f"your point {number + 1} of {len(self._own)}"
+        own = self._next_own()
+        if own is not None:
+            params = self._own[own]
+            reason = f"your point {own + 1} of {len(self._own)}"
             return self._add(params, self.space.encode(params), reason)
         if number < self.initial or not measured or not self.space.dimensions:
             x = self._space_filling(number)
             return self._add(self.space.decode(x), x, f"space-filling point {number + 1}")
 
-        data, units = self._data()
+        known = self._learn()
+        data, learned, posterior = known.data, known.fit, known.posterior
         pending = self._points([r for r in self._records if r.pending])
-        failed = self._points([r for r in self._records if r.failed])
-        noise_at = self._noise_at(units) if callable(self.noise_sd) else None
-        situation = Situation(self.space.domain, failed, exact, noise_at)
-        settings = replace(self.settings, model=self._model)
-        found = suggest(data, pending, settings, rng, situation, self._fit)
-        self._fit = found.fit
-        reason = _reason(settings.acquisition, found.value)
+        situation = self._situation(known.units)
+        with small_work(data.size):
+            if len(pending):
+                noise_at = situation.noise_at
+                posterior = posterior_given(data, pending, self._model, learned, noise_at)
+            found = choose(data, posterior, pending, situation, self.settings, rng, learned)
+        self._fit, self._fitted = learned, self._told()
+        x, reason = found.x, _reason(self.settings.acquisition, found.value)
         if found.repeats is not None:
-            original = next(r for r in measured if np.array_equal(r.x, found.x))
+            original = next(r for r in measured if np.array_equal(r.x, x))
             reason = f"repeat of trial {original.trial.id}: {reason}"
             return self._add(original.trial.params, original.x, reason)
-        return self._add(self.space.decode(found.x), found.x, reason)
+        if exact and np.any(np.all(self._points(self._records) == x, axis=1)):
+            x, reason = self._space_filling(number), "among the last points not yet measured"
+        return self._add(self.space.decode(x), x, reason)
+
+    def _next_own(self) -> int | None:
+        """The first of the user's own points that has been neither asked for nor told."""
+        had = Counter(record.x.tobytes() for record in self._records) if self._own else Counter()
+        for number, point in enumerate(self._own):
+            key = self.space.encode(point).tobytes()
+            if not had[key]:
+                return number
+            had[key] -= 1
+        return None
+
+    def _situation(self, units: Units) -> Situation:
+        failed = self._points([record for record in self._records if record.failed])
+        noise_at = self._noise_at(units) if callable(self.noise_sd) else None
+        return Situation(self.space.domain, failed, self._exact, noise_at)
+
+    def _params(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters in the order of the space, NumPy's numbers as plain ones."""
+        read = {name: given[name] for name in self.space.parameters}
+        return {k: v.item() if isinstance(v, np.generic) else v for k, v in read.items()}
 
     def _add(self, params: Mapping[str, Any], x: Array, reason: str) -> Trial:
         trial = Trial(len(self._records), dict(params), reason)
         self._records.append(_Record(trial, x))
-        return trial
+        return _copy(trial)
 
     def _space_filling(self, number: int) -> Array:
         """Point `number` of a space-filling sequence, skipping what an exact run has measured."""
@@ -248,7 +282,7 @@ class Optimizer:
         if not record.pending:
             same = (told.values, told.noise_sds, told.failed)
             if same == (record.values, record.noise_sds, record.failed):
-                return record.trial
+                return _copy(record.trial)
             said = "failed" if record.failed else f"told as {_plain(record.values)}"
             raise ValueError(
                 f"trial {record.trial.id} was already {said}; to add another measurement of the "
@@ -259,8 +293,9 @@ class Optimizer:
             self._records.append(told)
         else:
             self._records[number] = told
-        self._known = None
-        return record.trial
+        if values:
+            self._known = None
+        return _copy(record.trial)
 
     def _find(self, trial: Trial | int | Mapping[str, Any]) -> _Record:
         """The record meant; a new one for parameters that are not being waited for."""
@@ -269,7 +304,7 @@ class Optimizer:
             for record in self._records:
                 if record.pending and np.array_equal(record.x, x):
                     return record
-            params = {name: trial[name] for name in self.space.parameters}
+            params = self._params(trial)
             return _Record(Trial(len(self._records), params, "told without being asked for"), x)
         number = trial.id if isinstance(trial, Trial) else trial
         if isinstance(number, bool) or not isinstance(number, int | np.integer):
@@ -314,7 +349,7 @@ class Optimizer:
         if among not in ("anywhere", "measured"):
             raise ValueError(f"among is {among!r}; expected 'anywhere' or 'measured'")
         known = self._learn()
-        rng = np.random.default_rng([self.seed, 2, known.data.size])
+        rng = np.random.default_rng([self.seed, 2, self._told()])
         with small_work(known.data.size):
             measured = best_measured(known.posterior)
             belief = measured
@@ -332,7 +367,8 @@ class Optimizer:
         scale = np.minimum(np.median(known.posterior.length_scales, axis=0), 1.0)
         distance = np.array([np.sum(((r.x - belief.x) / scale) ** 2) for r in told])
         near = sum(len(r.values) for r, s in zip(told, distance, strict=True) if s <= 0.25)
-        there = believe(known.posterior, where.x[None])[0]
+        place = where.x if self.space.dimensions else np.zeros(1)
+        there = believe(known.posterior, place[None])[0]
         params = self.space.decode(belief.x)
         for record in told:  # as the user wrote them
             if np.array_equal(record.x, belief.x):
@@ -354,22 +390,29 @@ class Optimizer:
         """What is still to gain: where the true optimum lies, and how far the answer is from it."""
         known = self._learn()
         answer = self.recommend()
-        rng = np.random.default_rng([self.seed, 3, known.data.size])
+        rng = np.random.default_rng([self.seed, 3, self._told()])
         x = self.space.encode(answer.params)
         units = known.units
+        if not self.space.dimensions:
+            return Outlook(answer.interval, 0.0, 0.0, np.zeros(_OUTLOOK_DRAWS))
         with small_work(known.data.size):
             drawn = prospects(known.posterior, x, self.space.domain, _OUTLOOK_DRAWS, rng)
             optimum = units.backward(drawn.maximum)
             here = units.backward(drawn.here)
-            settings = replace(self.settings, model=self._model, acquisition="rmes")
-            situation = Situation(self.space.domain, self._points([]), self._exact)
-            none = self._points([])
-            next_one = suggest(known.data, none, settings, rng, situation, self._fit)
+            information = 0.0
+            if not (self._exact and self._remaining() == 0):
+                settings = replace(self.settings, acquisition="rmes")
+                situation = replace(self._situation(units), failed=self._points([]))
+                none = self._points([])
+                next_one = choose(
+                    known.data, known.posterior, none, situation, settings, rng, known.fit
+                )
+                information = float(np.exp(next_one.value))
         low, high = np.quantile(optimum, [0.05, 0.95])
         return Outlook(
             optimum_interval=(float(low), float(high)),
             expected_gap=float(np.mean(np.abs(optimum - here))),
-            information=float(np.exp(next_one.value)),
+            information=information,
             gaps=np.sort(np.abs(optimum - here)),
         )
 
@@ -380,14 +423,17 @@ class Optimizer:
         told = [record for record in self._records if record.values]
         values = np.array([v for record in told for v in record.values])
         x = np.array([record.x for record in told for _ in record.values])
-        x = x.reshape(len(values), self.space.dimensions)
+        if not self.space.dimensions:  # all parameters are fixed; the model wants a column
+            x = np.zeros((len(values), 1))
         units = Units.of(values, 1.0 if self.direction == "maximize" else -1.0)
         z = units.forward(values)
         default = None if callable(self.noise_sd) else self.noise_sd
         noise = np.empty(len(values))
         row = 0
         for record in told:
-            assumed = self.noise_sd(record.trial.params) if callable(self.noise_sd) else default
+            assumed = default
+            if callable(self.noise_sd):
+                assumed = _called(self.noise_sd, record.trial.params)
             for sd in record.noise_sds:
                 given = assumed if sd is None else sd
                 noise[row] = np.nan if given is None else given
@@ -400,23 +446,32 @@ class Optimizer:
         assert callable(noise_sd)
 
         def noise_at(x: Array) -> Array:
-            sds = [_noise_sd(noise_sd(self.space.decode(point))) for point in x]
-            return (np.array(sds, dtype=float) / units.scale) ** 2
+            sds = [_called(noise_sd, self.space.decode(point)) for point in x]
+            return (np.array(sds) / units.scale) ** 2
 
         return noise_at
 
     def _learn(self) -> _Knowledge:
-        """The posterior given all data told so far; kept until something is told."""
+        """What all values told so far say; a function of them and of the last suggestion's fit.
+
+        Neither asking, nor answering, nor failed trials change it.
+        """
         if self._known is None:
-            if not any(record.values for record in self._records):
+            if not self._told():
                 raise ValueError("nothing has been measured yet: tell a value first")
             data, units = self._data()
-            rng = np.random.default_rng([self.seed, 4, len(self._records), data.size])
+            learned = self._fit
             with small_work(data.size):
-                learned = fit(self._model, data, rng, self.settings.samples, self._fit)
-                posterior = posterior_given(data, self._points([]), self._model, learned)
-            self._known = _Knowledge(data, units, posterior)
+                if learned is None or self._fitted != self._told():
+                    rng = np.random.default_rng([self.seed, 4, self._told()])
+                    learned = fit(self._model, data, rng, self.settings.samples, self._fit)
+                posterior = posterior_given(data, np.empty((0, 0)), self._model, learned)
+            self._known = _Knowledge(data, units, learned, posterior)
         return self._known
+
+    def _told(self) -> int:
+        """Number of values told so far."""
+        return sum(len(record.values) for record in self._records)
 
     # ------------------------------------------------------------------ saving
 
@@ -449,6 +504,7 @@ class Optimizer:
                 "covariance": self._fit.covariance.tolist(),
                 "samples": self._fit.samples.tolist(),
                 "size": self._fit.size,
+                "values": self._fitted,
             },
         }
         return json.dumps(state, allow_nan=False)
@@ -509,6 +565,7 @@ class Optimizer:
                 np.array(state["fit"]["samples"]).reshape(-1, len(best)),
                 state["fit"]["size"],
             )
+            optimizer._fitted = state["fit"]["values"]
         return optimizer
 
 
@@ -542,6 +599,23 @@ def _noise_sd(noise_sd: Any) -> float | None:
     if not (math.isfinite(noise_sd) and noise_sd >= 0):
         raise ValueError(f"noise_sd is {noise_sd}; expected 0 or more, or None to infer it")
     return float(noise_sd)
+
+
+def _called(noise_sd: NoiseAt, params: dict[str, Any]) -> float:
+    """The user's noise at params, checked."""
+    sd = noise_sd(dict(params))
+    try:
+        checked = _noise_sd(sd)
+    except (TypeError, ValueError):
+        checked = None
+    if checked is None:
+        raise ValueError(f"noise_sd({params}) returned {sd!r}; expected a number from 0")
+    return checked
+
+
+def _copy(trial: Trial) -> Trial:
+    """A trial for the user: changing its parameters changes nothing here."""
+    return replace(trial, params=dict(trial.params))
 
 
 def _interval(units: Units, belief: Belief) -> tuple[float, float]:
