@@ -161,9 +161,8 @@ class Optimizer:
         measured = [record for record in self._records if record.values]
         exact = self._exact
         if exact and self._remaining() == 0:
-            size = self.space.domain.size
             raise SpaceExhausted(
-                f"every point of the space has been asked for ({size:.0f}), and measurements "
+                f"all {self.space.domain.size:.0f} points have been asked for, and measurements "
                 "are exact: there is nothing left to learn"
             )
         own = self._next_own()
