@@ -17,6 +17,7 @@ LAYERS = [
     {"acquisition"},
     {"maxima"},
     {"criteria", "answer"},
+    {"adam"},
     {"suggest"},
     {"optimizer"},
     {"minimize"},

@@ -18,7 +18,17 @@ Array = NDArray[np.float64]
 NoiseAt = Callable[[Array], Array]
 """(m, d) points -> noise variances (S, m) of a new measurement there."""
 
-ACQUISITIONS = ("rmes", "mes", "noisy-mes", "noiseless-rmes", "pes", "log-ei", "ei", "ucb")
+ACQUISITIONS = (
+    "rmes",
+    "rmes-adam",  # the same quantity, sampled: `rmes.adam` has it
+    "mes",
+    "noisy-mes",
+    "noiseless-rmes",
+    "pes",
+    "log-ei",
+    "ei",
+    "ucb",
+)
 NEED_NO_MAXIMA = ("log-ei", "ei", "ucb")
 
 
@@ -41,6 +51,8 @@ def acquire(
         beta = acquisition.confidence_schedule(measurements, posterior.x.shape[1])
         bound = partial(acquisition.upper_confidence_bound, beta=beta)
         return acquisition.average(bound, posterior)
+    if name == "rmes-adam":
+        raise ValueError("rmes-adam has only random estimates, rmes.adam.sampled; not a function")
     if drawn is None:
         raise ValueError(f"{name} needs draws of the maximum")
     if name == "pes":

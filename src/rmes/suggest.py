@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from rmes import gp, maxima
+from rmes import adam, gp, maxima
 from rmes.criteria import ACQUISITIONS, NEED_NO_MAXIMA, acquire, avoiding, matched, screened
 from rmes.domain import Domain
 from rmes.fit import Fit, fit
@@ -195,44 +195,68 @@ def choose(
         places = drawn.place.reshape(-1, domain.dimensions)
         candidates = np.concatenate([candidates, places])
 
-    def discounted(function: ValueAndGradient) -> ValueAndGradient:
+    def discounted(function: ValueAndGradient, name: str = name) -> ValueAndGradient:
         return avoiding(function, name, posterior, scale, data.x, situation.failed)
 
-    function = discounted(acquire(name, posterior, noise, drawn, data.size))
-    if name == "rmes" and drawn is not None:
-        # Far from the top a cheap stand-in shows the way; the exact function has the last word.
-        guide = discounted(matched(posterior, noise, drawn))
+    if name in ("rmes", "rmes-adam") and drawn is not None:
+        # Far from the top a cheap stand-in shows the way; the function itself has the last word.
+        guide = discounted(matched(posterior, noise, drawn), "rmes")
         if len(situation.failed):
             values = guide(candidates)[0]
         else:
             looked = screened(mean, variance, noise(candidates[: mean.shape[1]]), drawn)
             values = np.append(looked, guide(places)[0])
-        starts = candidates[spread(values, candidates / scale, settings.climbs)]
-        ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, _GUIDED_ROUNDS)
-        final = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
-        starts, curvature = ends.x[final], ends.curvature[final]
     else:
-        guide, curvature = function, None
-        values = function(candidates)[0]
-        starts = candidates[spread(values, candidates / scale, settings.climbs)]
-    found = search(
-        lambda x, _rows: function(x), starts, scale, _TOLERANCE, domain, curvature=curvature
-    )
-    order = np.argsort(-found.value)
-    points = np.concatenate([found.x[order], candidates[np.argsort(-values)]])
+        guide = discounted(acquire(name, posterior, noise, drawn, data.size))
+        values = guide(candidates)[0]
+    function = guide
+    starts = candidates[spread(values, candidates / scale, settings.climbs)]
+    if name == "rmes-adam" and drawn is not None:
+        noisy = discounted(adam.sampled(posterior, noise, drawn, adam.SAMPLES, rng))
+        function = discounted(adam.sampled(posterior, noise, drawn, adam.FINAL_SAMPLES, rng))
+        tops, heights = adam.search(noisy, function, starts, domain)
+    elif name == "rmes":
+        function = discounted(acquire(name, posterior, noise, drawn, data.size))
+        tops, heights = guided(function, guide, starts, scale, domain)
+    else:
+        found = search(lambda x, _rows: function(x), starts, scale, _TOLERANCE, domain)
+        tops, heights = found.x, found.value
+    order = np.argsort(-heights)
+    points = np.concatenate([tops[order], candidates[np.argsort(-values)]])
     forbidden = pending
     if situation.exact:
         forbidden = np.concatenate([forbidden, data.x])
     allowed = ~_coincide(points, forbidden)
     first = int(np.argmax(allowed)) if allowed.any() else 0
     x = points[first]
-    value = float(found.value[order][first] if first < len(order) else function(x[None])[0][0])
+    value = float(heights[order][first] if first < len(order) else function(x[None])[0][0])
     repeats = None
     if not situation.exact:
         repeats = _repeat(guide, x, data, pending, scale)
         if repeats is not None:
             x = data.x[repeats]
     return Suggestion(x, value, repeats, learned, posterior, drawn)
+
+
+def guided(
+    function: ValueAndGradient,
+    guide: ValueAndGradient,
+    starts: Array,
+    scale: Array,
+    domain: Domain,
+) -> tuple[Array, Array]:
+    """Tops (m, d) of the function and their values, climbed to by way of a cheap stand-in."""
+    ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, _GUIDED_ROUNDS)
+    final = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
+    found = search(
+        lambda x, _rows: function(x),
+        ends.x[final],
+        scale,
+        _TOLERANCE,
+        domain,
+        curvature=ends.curvature[final],
+    )
+    return found.x, found.value
 
 
 def _common_scale(posterior: Posterior) -> Array:
