@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import rmes
 from rmes.criteria import acquire
-from rmes.suggest import Situation, new_noise, suggest
+from rmes.suggest import Situation, choose, new_noise
 
 BUDGET = 45
 NOISE_SD = 0.3
@@ -103,9 +103,9 @@ def maps(opt):
     situation = Situation(opt.space.domain, nothing)
     settings = rmes.Settings(maxima=16)  # more draws than a suggestion needs, for a smooth map
     rng = np.random.default_rng(0)
-    found = suggest(known.data, nothing, settings, rng, situation, opt._fit)
-    noise = new_noise(known.data, found.posterior, None)
-    log_rmes = acquire("rmes", found.posterior, noise, found.maxima, known.data.size)
+    found = choose(known.data, known.posterior, nothing, situation, settings, rng, known.fit)
+    noise = new_noise(known.data, known.posterior, None)
+    log_rmes = acquire("rmes", known.posterior, noise, found.maxima, known.data.size)
     side = np.linspace(0.0, 1.0, GRID)
     x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     mean = known.units.backward(known.posterior.predict(x)[0].mean(axis=0))
