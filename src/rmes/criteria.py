@@ -30,6 +30,7 @@ ACQUISITIONS = (
     "ucb",
 )
 NEED_NO_MAXIMA = ("log-ei", "ei", "ucb")
+LOGARITHMS = ("rmes", "rmes-adam", "log-ei")  # what their search climbs is a logarithm
 
 
 def acquire(

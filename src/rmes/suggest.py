@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from rmes import adam, gp, maxima
-from rmes.criteria import ACQUISITIONS, NEED_NO_MAXIMA, acquire, avoiding, matched, screened
+from rmes.criteria import (
+    ACQUISITIONS,
+    LOGARITHMS,
+    NEED_NO_MAXIMA,
+    acquire,
+    avoiding,
+    matched,
+    screened,
+)
 from rmes.domain import Domain
 from rmes.fit import Fit, fit
 from rmes.gp import Model, Posterior
@@ -232,7 +240,7 @@ def choose(
     value = float(heights[order][first] if first < len(order) else function(x[None])[0][0])
     repeats = None
     if not situation.exact:
-        repeats = _repeat(guide, x, data, pending, scale)
+        repeats = _repeat(guide, name in LOGARITHMS, x, data, pending, scale)
         if repeats is not None:
             x = data.x[repeats]
     return Suggestion(x, value, repeats, learned, posterior, drawn)
@@ -274,7 +282,12 @@ def _coincide(points: Array, others: Array) -> NDArray[np.bool_]:
 
 
 def _repeat(
-    function: ValueAndGradient, x: Array, data: Data, pending: Array, scale: Array
+    function: ValueAndGradient,
+    logarithm: bool,
+    x: Array,
+    data: Data,
+    pending: Array,
+    scale: Array,
 ) -> int | None:
     """The measured point that is worth as much as x, if there is one: measure that again.
 
@@ -289,7 +302,8 @@ def _repeat(
         return None
     here, *worth = function(np.concatenate([x[None], data.x[near]]))[0]
     best = int(np.argmax(worth))
-    return int(near[best]) if worth[best] >= here - 0.01 else None
+    margin = 0.01 if logarithm else 0.01 * abs(here)
+    return int(near[best]) if worth[best] >= here - margin else None
 
 
 _TOLERANCE = 1e-4  # of log acquisition: a relative 1e-4 of the information
