@@ -47,7 +47,8 @@ def run(seed):
     opt = rmes.Optimizer(SPACE, direction="maximize", seed=seed)
     recommendations = []
     seconds = []
-    bar = tqdm(range(BUDGET), unit="measurement", disable=None)  # on a terminal only
+    shape = "{n_fmt}/{total_fmt} measured |{bar:20}| {desc}"
+    bar = tqdm(range(BUDGET), bar_format=shape, disable=None)  # on a terminal only
     for number in bar:
         begin = time.perf_counter()
         trial = opt.ask()
@@ -58,7 +59,7 @@ def run(seed):
         state = f"recommended: {answer.mean:.2f} ± {answer.sd:.2f}"
         if number >= opt.initial:  # the first points fill the space and cost nothing
             state += f", {1000 * np.median(seconds[opt.initial :]):.0f} ms a suggestion"
-        bar.set_postfix_str(state)
+        bar.set_description_str(state)
         if bar.disable and (number + 1) % 5 == 0:
             print(f"{number + 1:3d} measurements; {state}", flush=True)
     return opt, recommendations
