@@ -20,6 +20,7 @@ LAYERS = [
     {"adam"},
     {"suggest"},
     {"optimizer"},
+    {"workers"},
     {"minimize"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
