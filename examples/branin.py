@@ -47,7 +47,7 @@ def run(seed):
     opt = rmes.Optimizer(SPACE, direction="maximize", seed=seed)
     recommendations = []
     seconds = []
-    shape = "{n_fmt}/{total_fmt} measured |{bar:20}| {desc}"
+    shape = "{n_fmt}/{total_fmt} measured |{bar:12}| {desc}"
     bar = tqdm(range(BUDGET), bar_format=shape, disable=None)  # on a terminal only
     for number in bar:
         begin = time.perf_counter()
