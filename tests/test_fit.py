@@ -119,3 +119,18 @@ def test_few_points_are_enough(n, rng):
     found = fit(gp.Model(), merge(rng.random((n, 2)), rng.normal(size=n)), rng, 4)
     assert found.samples.shape == (4, 4)
     assert np.ptp(found.samples[:, 0]) > 0
+
+
+def test_many_rows_are_fitted_by_way_of_a_subset_that_keeps_what_is_inferred():
+    """Only one of 200 rows says anything about the noise, and a subset must not lose it."""
+    rng = np.random.default_rng(8)
+    x = rng.random((200, 2))
+    y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(200)
+    noise = np.full(200, 0.01)
+    noise[77] = np.nan
+    model, data = gp.Model(), merge(x, y, noise)
+    found = fit(model, data, rng, 4)
+    assert found.best.shape == (4,)
+    _, slope = gp.log_evidence_and_gradient(model, data, found.best)
+    slope += gp.log_prior(model, data, found.best[None])[1][0]
+    assert slope @ found.covariance @ slope < 0.01  # nats still to be climbed, twice over

@@ -1,14 +1,15 @@
 """Learn the hyperparameters: their best setting, and a few draws from their posterior."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmes.gp import Model, bounds, log_evidence, log_evidence_and_gradient, log_prior
 from rmes.measurements import Data
-from rmes.multistart import Climb, RowsValueAndGradient, climb, space_filling
+from rmes.multistart import Climb, climb, space_filling, spread
 
 Array = NDArray[np.float64]
 
@@ -35,6 +36,56 @@ class Fit:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Log evidence plus log prior of the log hyperparameters within their box."""
+
+    model: Model
+    data: Data
+    low: Array
+    high: Array
+
+    @property
+    def width(self) -> Array:
+        """Sides of the box: climbs see it as the unit cube."""
+        return self.high - self.low
+
+    @property
+    def flat(self) -> bool:
+        """Whether there is no prior on the length-scales."""
+        return bool(np.isinf(self.model.length_scale.spread))
+
+    @property
+    def scales(self) -> int:
+        """Number of length-scales; they come first."""
+        return len(self.low) - 1 - self.data.infers_noise
+
+    def __call__(self, unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Values (m,) and gradients (m, p) at points of the unit cube."""
+        theta = self.low + unit * self.width
+        value, gradient = log_prior(self.model, self.data, theta)
+        for row, setting in enumerate(theta):
+            evidence, slope = log_evidence_and_gradient(self.model, self.data, setting)
+            value[row] += evidence
+            gradient[row] += slope
+        return value, gradient * self.width
+
+    def unit(self, theta: Array) -> Array:
+        """The settings as points of the unit cube."""
+        return np.asarray((theta - self.low) / self.width)
+
+    def features(self, theta: Array) -> Array:
+        """What tells modes apart: length-scales, of which all long ones are alike."""
+        return np.asarray(2.0 * np.logaddexp(0.0, -theta[:, : self.scales]))
+
+    def density(self, theta: Array) -> Array:
+        """Values (m,) at settings (m, p); -inf outside the box."""
+        inside = np.all((theta >= self.low) & (theta <= self.high), axis=1)
+        evidence = log_evidence(self.model, self.data, np.clip(theta, self.low, self.high))
+        prior = log_prior(self.model, self.data, theta)[0]
+        return np.where(inside, prior + evidence, -np.inf)
+
+
 def fit(
     model: Model,
     data: Data,
@@ -44,57 +95,21 @@ def fit(
 ) -> Fit:
     """Maximise evidence times prior, and draw `samples` settings from that posterior.
 
-    A cold fit climbs from starts that cover both modes of the likelihood (all noise and long
-    scales, little noise and short scales). A warm one climbs from the better of the last optimum
-    and the last samples, and moves the samples by a few Metropolis steps.
+    A cold fit races climbs from many starts, on a subset of the data where they are many, and
+    hops between the modes of the likelihood, of which a flat prior leaves several. A warm one
+    climbs from the last optimum, and moves the samples by a few Metropolis steps.
     """
-    low, high = bounds(model, data)
-    width = high - low
-
-    def objective(unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        theta = low + unit * width
-        value, gradient = log_prior(model, data, theta)
-        for row, setting in enumerate(theta):
-            evidence, slope = log_evidence_and_gradient(model, data, setting)
-            value[row] += evidence
-            gradient[row] += slope
-        return value, gradient * width
-
-    def density(theta: Array) -> Array:
-        inside = np.all((theta >= low) & (theta <= high), axis=1)
-        evidence = log_evidence(model, data, np.clip(theta, low, high))
-        return np.where(inside, log_prior(model, data, theta)[0] + evidence, -np.inf)
-
+    target = _Target(model, data, *bounds(model, data))
+    low, high, width, density = target.low, target.high, target.width, target.density
     samples = _affordable(samples, data.size)
     if warm is not None and warm.best.shape == low.shape:
         particles = np.resize(warm.samples, (samples, len(low))) if len(warm.samples) else None
         guess = (warm.covariance / np.outer(width, width))[None]
         start = ((warm.best - low) / width)[None]
-        found = climb(objective, start, 1.0 / width, _WARM_TOLERANCE, guess)
+        found = climb(target, start, 1.0 / width, _WARM_TOLERANCE, guess)
     else:
         warm, particles = None, None
-        climbs = _FLAT_CLIMBS if np.isinf(model.length_scale.spread) else _PRIOR_CLIMBS
-        modes, others = _cold_starts(data, low, high, 16 * climbs, rng)
-        order = np.argsort(-density(others))
-        # Half of them the best, half of them random: the best tend to share a basin.
-        screened = others[np.append(order[: climbs // 2], order[climbs // 2 :: 32])]
-        starts = (np.concatenate([modes, screened]) - low) / width
-        found = climb(objective, starts, 1.0 / width, _COLD_TOLERANCE, rounds=_COLD_ROUNDS)
-        for _ in range(_SINGLE_MOVES):
-            order = np.argsort(-found.value)[:3]
-            moved = _single_moves(data, low + found.x[order] * width, low, high)
-            moved = moved[np.argsort(-density(moved))[:climbs]]
-            again = climb(
-                objective, (moved - low) / width, 1.0 / width, _COLD_TOLERANCE, rounds=_COLD_ROUNDS
-            )
-            done = np.max(again.value) <= np.max(found.value) + _WARM_TOLERANCE
-            found = Climb(
-                np.concatenate([found.x[order], again.x]),
-                np.concatenate([found.value[order], again.value]),
-                np.concatenate([found.curvature[order], again.curvature]),
-            )
-            if done:
-                break
+        found = _polish(target, _cold(target, rng))
     top = int(np.argmax(found.value))
     best = np.clip(low + found.x[top] * width, low, high)
     if samples == 0:
@@ -102,18 +117,14 @@ def fit(
         return Fit(best, covariance, np.empty((0, len(best))), data.size)
 
     if warm is None or data.size >= 1.15 * warm.size or data.size < warm.size:
-        covariance, size = _laplace(objective, best, low, width), data.size
+        covariance, size = _laplace(target, best), data.size
     else:
         covariance, size = warm.covariance, warm.size
-    if particles is None:
-        particles = np.repeat(best[None], samples, axis=0)
-        return Fit(
-            best, covariance, _metropolis(density, particles, best, covariance, 6, rng), size
-        )
-    if data.size <= _SMALL:
-        return Fit(
-            best, covariance, _metropolis(density, particles, best, covariance, 2, rng), size
-        )
+    if particles is None or data.size <= _SMALL:
+        steps = 6 if particles is None else 2
+        particles = np.repeat(best[None], samples, axis=0) if particles is None else particles
+        particles = _metropolis(density, particles, best, covariance, steps, rng)
+        return Fit(best, covariance, particles, size)
     turn = [data.size % samples]  # one sample at a time: the others have hardly aged
     particles[turn] = _metropolis(density, particles[turn], best, covariance, 2, rng)
     return Fit(best, covariance, particles, size)
@@ -124,61 +135,141 @@ def _affordable(samples: int, size: int) -> int:
     return min(samples, max(2, -(-samples * 150 // size)))
 
 
-_SMALL = 30  # rows up to which every sample is moved for every suggestion
+_SMALL = 100  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance.
 _COLD_TOLERANCE, _WARM_TOLERANCE = 1e-6, 1e-3
-# A likelihood has a mode for each set of coordinates that matter, too many to start in them all:
-# this often, one length-scale of the best modes found is moved elsewhere and climbed from again.
-_SINGLE_MOVES = 4
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
-# How many random settings to climb from beside the modes, each the best of 16. A prior on the
-# length-scales leaves few modes; a flat one leaves one for each set of coordinates that matter.
-_FLAT_CLIMBS, _PRIOR_CLIMBS = 24, 2
+_LEGS = 6, 12, 24  # rounds of a race: half of the climbs show soon that they do not win
+_LEAST = 100  # rows of a subset, or a third of the data: the subsets together cost little then
+_LEVELS = np.log([0.006, 0.05, 0.2, 0.8, 5.0, 200.0])  # to which a hop moves length-scales
 
 
-def _cold_starts(
-    data: Data, low: Array, high: Array, count: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
+class _Effort(NamedTuple):
+    """How widely a cold fit searches.
+
+    `starts` are random ones to climb from, half of them the best of 16; `hops` are tried from
+    the best `modes`; more than `few` rows are learned from a subset first.
+    """
+
+    starts: int
+    hops: int
+    modes: int
+    few: int
+
+
+def _effort(target: _Target) -> _Effort:
+    """A prior leaves few modes; a flat one has one for each set of coordinates that matter."""
+    if target.flat:
+        return _Effort(12 + 8 * target.scales, 4, 4, 250)
+    return _Effort(4, 1, 2, 150)
+
+
+def _cold(target: _Target, rng: np.random.Generator) -> Climb:
+    """Modes that a search without any knowledge finds, or those of a subset; to be polished."""
+    effort = _effort(target)
+    if target.data.size > effort.few:
+        part = replace(target, data=_subset(target.data, rng))
+        # The more data, the clearer is the best mode, and the dearer are others.
+        keep = effort.modes if target.data.size <= 3 * effort.few else 1
+        return _best(part, _polish(part, _cold(part, rng)), keep)
+    modes, others = _cold_starts(target, 8 * effort.starts, rng)
+    order = np.argsort(-target.density(others))
+    # Half of them the best, half of them random: the best tend to share a basin.
+    half = effort.starts // 2
+    chosen = others[np.append(order[:half], order[half::16])]
+    found = _race(target, target.unit(np.concatenate([modes, chosen])), effort.modes)
+    for _ in range(effort.hops):
+        moved = _moves(target, target.low + found.x * target.width, rng)
+        moved = moved[spread(target.density(moved), target.features(moved), half)]
+        again = _race(target, target.unit(moved), effort.modes)
+        done = np.max(again.value) <= np.max(found.value) + _WARM_TOLERANCE
+        both = Climb(
+            np.concatenate([found.x, again.x]),
+            np.concatenate([found.value, again.value]),
+            np.concatenate([found.curvature, again.curvature]),
+        )
+        found = _best(target, both, effort.modes)
+        if done:
+            break
+    return found
+
+
+def _polish(target: _Target, found: Climb) -> Climb:
+    """Climb from the modes to their tops; where the prior is flat, on from the best one."""
+    scale = 1.0 / target.width
+    tolerance = _COLD_TOLERANCE if target.flat else 0.1 * _WARM_TOLERANCE
+    done = climb(target, found.x, scale, tolerance, found.curvature, _COLD_ROUNDS)
+    if target.flat:  # a noise that tends to 0 leaves a curvature that is wrong by orders
+        top = int(np.argmax(done.value))
+        on = climb(target, done.x[[top]], scale, 0.01 * tolerance, rounds=_COLD_ROUNDS)
+        done.x[top], done.value[top] = on.x[0], on.value[0]
+    return done
+
+
+def _race(target: _Target, starts: Array, keep: int) -> Climb:
+    """Climb from all starts for a few rounds, from the best half for more, and so on."""
+    found = climb(target, starts, 1.0 / target.width, _WARM_TOLERANCE, rounds=_LEGS[0])
+    for rounds in _LEGS[1:]:
+        half = _best(target, found, max(keep, len(found.x) // 2))
+        found = climb(target, half.x, 1.0 / target.width, _WARM_TOLERANCE, half.curvature, rounds)
+    return _best(target, found, keep)
+
+
+def _best(target: _Target, found: Climb, count: int) -> Climb:
+    """The best of the ends of a climb that differ from one another."""
+    features = target.features(target.low + found.x * target.width)
+    chosen = spread(found.value, features, count)
+    return Climb(found.x[chosen], found.value[chosen], found.curvature[chosen])
+
+
+def _subset(data: Data, rng: np.random.Generator) -> Data:
+    """A third of the rows, at random; one of them has inferred noise if any has."""
+    rows = rng.choice(data.size, max(_LEAST, data.size // 3), replace=False)
+    rows = np.unique(np.append(rows, np.argmax(data.share)))
+    return replace(
+        data, x=data.x[rows], y=data.y[rows], known=data.known[rows], share=data.share[rows]
+    )
+
+
+def _cold_starts(target: _Target, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Settings in both modes of the likelihood (4, p), and random ones (count, p)."""
-    d = len(low) - 1 - data.infers_noise
-    variance = float(np.var(data.y)) or 1.0
+    low, high, d = target.low, target.high, target.scales
+    variance = float(np.var(target.data.y)) or 1.0
     # length-scale in units of √d, signal variance and noise variance in units of var y
     table = np.log([[0.4, 1.0, 0.03], [0.15, 1.0, 1e-3], [2.0, 0.5, 0.5], [0.4, 2.0, 1e-4]])
     shift = np.array([0.5 * np.log(d)] * d + [np.log(variance)] * (len(low) - d))
     columns = ([0] * d + [1, 2])[: len(low)]
     modes = table[:, columns] + shift
-    least = np.log([0.02, 0.1, 1e-6])[columns] + shift
-    most = np.log([50.0, 10.0, 1.0])[columns] + shift
-    unit = space_filling(count, len(low), rng)
-    # A coordinate that does not matter has an infinite length-scale: one in three of them.
-    unit[:, :d] = np.where(unit[:, :d] > 2 / 3, 1.0, 0.8 * unit[:, :d])
-    others = least + (most - least) * unit
+    shift[:d] = 0.0
+    least = np.log([0.006, 1.0, 1e-4])[columns] + shift
+    most = np.log([2.0, 1.0, 1.0])[columns] + shift
+    others = least + (most - least) * space_filling(count, len(low), rng)
+    # Any share of the coordinates hardly matters: a length-scale of 5 still feels a slope.
+    rest = rng.random((count, d)) < rng.random((count, 1))
+    others[:, :d][rest] = np.log(5.0)
     inside = 1e-3 * (high - low)
-    return (
-        np.clip(modes, low + inside, high - inside),
-        np.clip(others, low + inside, high - inside),
-    )
+    low, high = low + inside, high - inside
+    return np.clip(modes, low, high), np.clip(others, low, high)
 
 
-def _single_moves(data: Data, settings: Array, low: Array, high: Array) -> Array:
-    """The settings (m, p) with one length-scale changed to each of six others, (6 d m, p)."""
-    d = len(low) - 1 - data.infers_noise
-    levels = np.log([0.006, 0.05, 0.2, 0.8, 4.0, 40.0])
-    moved = np.repeat(settings[:, None], 6 * d, axis=1)
-    moved[:, np.arange(6 * d), np.repeat(np.arange(d), 6)] = np.tile(levels, d)
-    return np.clip(moved.reshape(-1, len(low)), low, high)
+def _moves(target: _Target, settings: Array, rng: np.random.Generator) -> Array:
+    """The settings with one length-scale moved to each level, or two of them to any level."""
+    d, k = target.scales, len(_LEVELS)
+    one = np.repeat(settings[:, None], k * d, axis=1)
+    one[:, np.arange(k * d), np.repeat(np.arange(d), k)] = np.tile(_LEVELS, d)
+    moved = one.reshape(-1, len(target.low))
+    two = moved.copy()
+    two[np.arange(len(two)), rng.integers(d, size=len(two))] = rng.choice(_LEVELS, len(two))
+    return np.asarray(np.clip(np.concatenate([moved, two]), target.low, target.high))
 
 
-def _laplace(objective: RowsValueAndGradient, best: Array, low: Array, width: Array) -> Array:
-    """Inverse of minus the Hessian at `best`, by central differences of the gradient."""
-    step = 1e-3 / width
-    unit = (best - low) / width
-    shifts = np.diag(step)
-    points = np.clip(np.concatenate([unit + shifts, unit - shifts]), 0.0, 1.0)
-    gradient = objective(points, np.arange(len(points)))[1] / width
-    p = len(best)
-    distance = np.diagonal(points[:p] - points[p:]) * width
-    hessian = (gradient[p:] - gradient[:p]) / distance[:, None]
+def _laplace(target: _Target, best: Array) -> Array:
+    """Inverse of minus the Hessian at `best`, by differences of the gradient into the box."""
+    unit, width = target.unit(best), target.width
+    step = np.where(unit > 0.5, -1e-3, 1e-3)
+    points = np.concatenate([unit[None], unit + np.diag(step / width)])
+    gradient = target(points, np.arange(len(points)))[1] / width
+    hessian = (gradient[0] - gradient[1:]) / step[:, None]
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     # A direction in which the data say nothing, or which is not concave, gets a spread of one
     # e-fold at most per unit of prior knowledge.
