@@ -35,8 +35,9 @@ $(BENCH)/.ready: pyproject.toml benchmarks/requirements.txt
 	$(BENCH)/bin/python -m pip install --quiet --requirement benchmarks/requirements.txt --editable .
 	touch $@
 
-bench: $(BENCH)/.ready  ## Speed beside other tools, in an environment of its own; FLAGS="--tools ..."
+bench: $(BENCH)/.ready  ## Speed beside other tools and exact RMES against Adam, in an environment of its own
 	$(BENCH)/bin/python benchmarks/speed.py $(FLAGS)
+	$(BENCH)/bin/python benchmarks/exact.py
 
 clean:
 	rm -rf $(VENV) .bench build dist

@@ -123,8 +123,8 @@ def test_a_suggestion_by_adam_is_repeatable_and_worth_what_it_says(rng):
     np.testing.assert_array_equal(first.x, again.x)
     assert first.value == again.value
     truth = np.exp(exact(first, data)(first.x[None])[0][0])
-    # In nats; ten standard errors, for terms whose deviation is at most about twice their mean, and
-    # a hundredth for the repeat of a measured point.
+    # In nats; ten standard errors, for terms that deviate by up to twice their mean (0.2 to 1.4
+    # times is usual), and a hundredth for the repeat of a measured point.
     assert first.value == pytest.approx(truth, rel=10 * 2 / np.sqrt(adam.FINAL_SAMPLES) + 0.01)
 
 
