@@ -24,11 +24,11 @@ Array = NDArray[np.float64]
 # step at a time, so that 100 steps that shrink from 0.02 to 0 reach 1, and end without a wobble.
 STEP = 0.02
 STEPS = 100
-# Noise in the gradient averages out over the steps. On 48 posteriors (n 20 to 100, d 2 and 4), where
+# Noise in the gradient averages out over the steps. On 48 posteriors (n 20 to 100, d 2, 4), where
 # a dozen settings were tried, the best end of 100 steps was at 0.999 of the best value or above
 # with 100 samples, at 0.991 with 30 (and 200 steps).
 SAMPLES = 100
-# The ends are compared once, mostly to a hundredth of the value or so: at 16 of 18 chosen points one
+# The ends are compared once, mostly to a hundredth of the value: at 16 of 18 chosen points one
 # term's deviation was 0.2 to 1.4 times its mean. Under small noise it was 8 and 52 times at two.
 FINAL_SAMPLES = 10_000
 _AT_ONCE = 1_000  # samples in memory
