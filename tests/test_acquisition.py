@@ -207,22 +207,21 @@ def test_avoiding_failures_lowers_the_value_there_and_keeps_the_gradient(
     plain = composed(name, posterior, drawn)
     failed = rng.random((2, 3))
     scale = np.full(3, 0.3)
-    function = criteria.avoiding(plain, name, posterior, scale, posterior.x, failed)
+    success = criteria.log_success(posterior.model.kernel, scale, posterior.x, failed)
+    function = criteria.avoiding(plain, name, success)
     points = rng.uniform(0.05, 0.95, (6, 3))
     rtol, atol = (1e-3, 1e-4) if name == "pes" else (2e-5, 1e-7)
     assert_gradient(function, points, rtol, atol)
     assert np.all(function(failed)[0] < plain(failed)[0])
-    corner = (
-        np.ones((1, 3)) if np.min(np.linalg.norm(failed - 1.0, axis=1)) > 0.8 else np.zeros((1, 3))
-    )
-    drop = plain(failed)[0] - function(failed)[0]
-    assert np.all(drop > (plain(corner)[0] - function(corner)[0]))
+    far = posterior.x[
+        [np.argmax(np.min(np.linalg.norm(posterior.x[:, None] - failed, axis=2), axis=1))]
+    ]
+    assert np.all(success(failed)[0] < success(far)[0])
 
 
 def test_without_failures_nothing_is_avoided(posterior, drawn):
     plain = composed("rmes", posterior, drawn)
-    none = np.empty((0, 3))
-    assert criteria.avoiding(plain, "rmes", posterior, np.ones(3), posterior.x, none) is plain
+    assert criteria.avoiding(plain, "rmes", None) is plain
 
 
 def test_screening_agrees_with_the_stand_in(posterior, drawn, rng):

@@ -11,7 +11,7 @@ import rmes
 
 SOURCE = Path(rmes.__file__).parent
 LAYERS = [
-    {"normal", "kernels", "domain", "measurements", "units", "report"},
+    {"normal", "kernels", "domain", "measurements", "units", "report", "trials"},
     {"gp", "quadrature", "multistart", "space"},
     {"information", "fit", "paths", "pes"},
     {"acquisition"},

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from rmes import acquisition, information
 from rmes.acquisition import Formula
 from rmes.gp import Posterior
+from rmes.kernels import Kernel
 from rmes.maxima import Maxima
 from rmes.multistart import ValueAndGradient
 from rmes.pes import predictive_entropy_search
@@ -101,37 +102,43 @@ def _information(name: str, noise: Array, maxima: Array) -> Formula:
     return lambda m, v: information.rmes_matched(m, v, noise, maxima)
 
 
-def avoiding(
-    function: ValueAndGradient,
-    name: str,
-    posterior: Posterior,
-    scale: Array,
-    good: Array,
-    failed: Array,
-) -> ValueAndGradient:
-    """The acquisition, discounted by the probability that a measurement at x succeeds.
+def log_success(kernel: Kernel, scale: Array, good: Array, failed: Array) -> ValueAndGradient:
+    """The logarithm of the probability p that a measurement at x succeeds.
 
-    The probability is a vote of the neighbours, weighted by the correlation with them:
-    p = (a + Σ_good κ) / (a + Σ_good κ + Σ_failed κ), a = 0.1. Values of measurements play no part,
-    so a failure does not bend the model of the values.
+    A vote of the neighbours, weighted by the correlation with them:
+    p = (a + Σ_good κ) / (a + Σ_good κ + Σ_failed κ), a = 0.02. Values of measurements play no
+    part, so a failure does not bend the model of the values.
     """
-    if not len(failed):
-        return function
+    # A value may vary slowly across the whole space; success and failure have an edge between.
+    scale = np.minimum(scale, 0.15 * np.sqrt(len(scale)))
     places = np.concatenate([good, failed])
-    kernel = posterior.model.kernel
 
-    def discounted(x: Array) -> tuple[Array, Array]:
+    def function(x: Array) -> tuple[Array, Array]:
         offset = (x[:, None, :] - places) / scale
         weight, slope = kernel.value_and_slope(np.einsum("mnd,mnd->mn", offset, offset))
         pull = 2.0 * slope[:, :, None] * offset / scale
-        yes = 0.1 + weight[:, : len(good)].sum(axis=1)
+        yes = 0.02 + weight[:, : len(good)].sum(axis=1)
         total = yes + weight[:, len(good) :].sum(axis=1)
-        log_gradient = pull[:, : len(good)].sum(axis=1) / yes[:, None]
-        log_gradient -= pull.sum(axis=1) / total[:, None]
+        gradient = pull[:, : len(good)].sum(axis=1) / yes[:, None]
+        gradient -= pull.sum(axis=1) / total[:, None]
+        return np.log(yes / total), gradient
+
+    return function
+
+
+def avoiding(
+    function: ValueAndGradient, name: str, success: ValueAndGradient | None
+) -> ValueAndGradient:
+    """The named acquisition, discounted by the probability that a measurement succeeds."""
+    if success is None:
+        return function
+
+    def discounted(x: Array) -> tuple[Array, Array]:
         value, gradient = function(x)
-        if name in ("rmes", "log-ei", "ucb"):  # logarithms, or values of either sign
-            return value + np.log(yes / total), gradient + log_gradient
-        chance = yes / total
-        return value * chance, (gradient + value[:, None] * log_gradient) * chance[:, None]
+        log_chance, slope = success(x)
+        if name in LOGARITHMS or name == "ucb":  # logarithms, or values of either sign
+            return value + log_chance, gradient + slope
+        chance = np.exp(log_chance)
+        return value * chance, (gradient + value[:, None] * slope) * chance[:, None]
 
     return discounted

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rmes.domain import Domain
 from rmes.gp import Posterior
 from rmes.kernels import squared_distances
-from rmes.multistart import search
+from rmes.multistart import ValueAndGradient, search
 from rmes.normal import log_cdf
 from rmes.paths import Paths, draw
 
@@ -35,6 +35,7 @@ def from_paths(
     domain: Domain,
     rng: np.random.Generator,
     correlation: NDArray[np.float32] | None = None,
+    success: ValueAndGradient | None = None,
     climbs: int = 2,
     features: int = FEATURES,
 ) -> Maxima:
@@ -51,6 +52,9 @@ def from_paths(
     rng : numpy Generator
     correlation : (S, m, n) array, optional
         Of the candidates with the data, from `Posterior.screen`, if it is known already.
+    success : ValueAndGradient, optional
+        Log probability that a measurement at x succeeds. A maximum that cannot be measured is
+        none: where success is unlikely, paths are lowered while their tops are sought.
     climbs : int
         Starts for each path.
     features : int
@@ -60,11 +64,21 @@ def from_paths(
     if correlation is None:
         correlation = posterior.screen(candidates)[0]
     screened = drawn.screen(candidates, correlation).reshape(posterior.settings * count, -1)
+    deviation = float(np.sqrt(np.max(posterior.signal_variance)))
+    if success is not None:
+        screened = screened + np.float32(deviation) * success(candidates)[0].astype(np.float32)
     scale = np.minimum(posterior.length_scales, 1.0)
     starts, owner = _starts(screened, candidates, scale, count, climbs)
-    deviation = float(np.sqrt(np.max(posterior.signal_variance)))
+
+    def along(x: Array, live: NDArray[np.intp]) -> tuple[Array, Array]:
+        value, gradient = drawn.along(x, owner[live])
+        if success is None:
+            return value, gradient
+        log_chance, slope = success(x)
+        return value + deviation * log_chance, gradient + deviation * slope
+
     found = search(
-        lambda x, live: drawn.along(x, owner[live]),
+        along,
         candidates[starts],
         scale[owner // count],
         _TOLERANCE * deviation,
@@ -74,8 +88,10 @@ def from_paths(
     order = np.lexsort((-found.value, owner))
     best = order[np.searchsorted(owner[order], np.arange(len(screened)))]
     shape = (posterior.settings, count)
-    place = found.x[best].reshape(*shape, -1)
-    return Maxima(found.value[best].reshape(shape), place, drawn)
+    value = found.value[best]
+    if success is not None:
+        value, _ = drawn.along(found.x[best], np.arange(len(best)))
+    return Maxima(value.reshape(shape), found.x[best].reshape(*shape, -1), drawn)
 
 
 # Four in five climbs are done by then; the others still move, but hardly rise.

@@ -18,38 +18,13 @@ from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
 from rmes.space import Space
 from rmes.suggest import Settings, Situation, choose, posterior_given, small_work
+from rmes.trials import NoiseAt, Record, Trial, call_noise_sd, read_noise_sd, read_values
 from rmes.units import Units
 
 Array = NDArray[np.float64]
 
-NoiseAt = Callable[[dict[str, Any]], float]
-
 _VERSION = 1  # of the JSON format
 _OUTLOOK_DRAWS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A point to measure: its number, its parameters and why it was chosen."""
-
-    id: int
-    params: dict[str, Any]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A trial, its place in the cube, and what came of it; pending while there is nothing."""
-
-    trial: Trial
-    x: Array
-    values: tuple[float, ...] = ()
-    noise_sds: tuple[float | None, ...] = ()
-    failed: bool = False
-
-    @property
-    def pending(self) -> bool:
-        return not self.values and not self.failed
 
 
 class SpaceExhausted(RuntimeError):
@@ -103,7 +78,7 @@ class Optimizer:
         if direction not in ("minimize", "maximize"):
             raise ValueError(f"direction is {direction!r}; expected 'minimize' or 'maximize'")
         self.direction = direction
-        self.noise_sd = noise_sd if callable(noise_sd) else _noise_sd(noise_sd)
+        self.noise_sd = noise_sd if callable(noise_sd) else read_noise_sd(noise_sd)
         if seed is None:
             seed = int(np.random.SeedSequence().entropy % 2**63)  # type: ignore[operator]
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -126,7 +101,7 @@ class Optimizer:
             self.initial = len(self._own)
         else:
             raise TypeError(f"initial is {initial!r}; expected a number or a list of points")
-        self._records: list[_Record] = []
+        self._records: list[Record] = []
         self._known: _Knowledge | None = None  # until the next value is told
         self._fit: Fit | None = None  # of the last suggestion, a warm start for the next
         self._fitted = 0  # number of values it was learnt from
@@ -214,9 +189,9 @@ class Optimizer:
         return {k: v.item() if isinstance(v, np.generic) else v for k, v in read.items()}
 
     def _add(self, params: Mapping[str, Any], x: Array, reason: str) -> Trial:
-        trial = Trial(len(self._records), dict(params), reason)
-        self._records.append(_Record(trial, x))
-        return _copy(trial)
+        record = Record(Trial(len(self._records), dict(params), reason), x)
+        self._records.append(record)
+        return record.for_user()
 
     def _space_filling(self, number: int) -> Array:
         """Point `number` of a space-filling sequence, skipping what an exact run has measured."""
@@ -244,7 +219,7 @@ class Optimizer:
     def _exact(self) -> bool:
         return not callable(self.noise_sd) and self.noise_sd == 0.0
 
-    def _points(self, records: Sequence[_Record]) -> Array:
+    def _points(self, records: Sequence[Record]) -> Array:
         if not records:
             return np.empty((0, self.space.dimensions))
         return np.array([record.x for record in records]).reshape(len(records), -1)
@@ -274,15 +249,19 @@ class Optimizer:
 
         Telling the same again changes nothing; telling a trial something else is an error.
         """
-        values = _values(value, failed)
-        sd = _noise_sd(noise_sd)
+        values = read_values(value, failed)
+        sd = read_noise_sd(noise_sd)
         record = self._find(trial)
         told = replace(record, values=values, noise_sds=(sd,) * len(values), failed=failed)
         if not record.pending:
             same = (told.values, told.noise_sds, told.failed)
             if same == (record.values, record.noise_sds, record.failed):
-                return _copy(record.trial)
-            said = "failed" if record.failed else f"told as {_plain(record.values)}"
+                return record.for_user()
+            said = (
+                "failed"
+                if record.failed
+                else f"told as {', '.join(f'{v:g}' for v in record.values)}"
+            )
             raise ValueError(
                 f"trial {record.trial.id} was already {said}; to add another measurement of the "
                 "same point, tell its parameters instead of the trial"
@@ -294,9 +273,9 @@ class Optimizer:
             self._records[number] = told
         if values:
             self._known = None
-        return _copy(record.trial)
+        return record.for_user()
 
-    def _find(self, trial: Trial | int | Mapping[str, Any]) -> _Record:
+    def _find(self, trial: Trial | int | Mapping[str, Any]) -> Record:
         """The record meant; a new one for parameters that are not being waited for."""
         if isinstance(trial, Mapping):
             x = self.space.encode(trial)
@@ -304,7 +283,7 @@ class Optimizer:
                 if record.pending and np.array_equal(record.x, x):
                     return record
             params = self._params(trial)
-            return _Record(Trial(len(self._records), params, "told without being asked for"), x)
+            return Record(Trial(len(self._records), params, "told without being asked for"), x)
         number = trial.id if isinstance(trial, Trial) else trial
         if isinstance(number, bool) or not isinstance(number, int | np.integer):
             raise TypeError(f"expected a trial, its id or its parameters, not {trial!r}")
@@ -329,7 +308,7 @@ class Optimizer:
             {
                 "id": record.trial.id,
                 "params": dict(record.trial.params),
-                "state": _state(record),
+                "state": record.state,
                 "values": list(record.values),
                 "noise_sds": list(record.noise_sds),
                 "reason": record.trial.reason,
@@ -432,7 +411,7 @@ class Optimizer:
         for record in told:
             assumed = default
             if callable(self.noise_sd):
-                assumed = _called(self.noise_sd, record.trial.params)
+                assumed = call_noise_sd(self.noise_sd, record.trial.params)
             for sd in record.noise_sds:
                 given = assumed if sd is None else sd
                 noise[row] = np.nan if given is None else given
@@ -445,7 +424,7 @@ class Optimizer:
         assert callable(noise_sd)
 
         def noise_at(x: Array) -> Array:
-            sds = [_called(noise_sd, self.space.decode(point)) for point in x]
+            sds = [call_noise_sd(noise_sd, self.space.decode(point)) for point in x]
             return (np.array(sds) / units.scale) ** 2
 
         return noise_at
@@ -485,17 +464,7 @@ class Optimizer:
             "seed": self.seed,
             "initial": list(self._own) or self.initial,
             "acquisition": self.settings.acquisition,
-            "trials": [
-                {
-                    "params": record.trial.params,
-                    "reason": record.trial.reason,
-                    "x": record.x.tolist(),
-                    "values": list(record.values),
-                    "noise_sds": list(record.noise_sds),
-                    "failed": record.failed,
-                }
-                for record in self._records
-            ],
+            "trials": [record.to_json() for record in self._records],
             "fit": None
             if self._fit is None
             else {
@@ -547,15 +516,7 @@ class Optimizer:
             settings=settings,
         )
         for number, saved in enumerate(state["trials"]):
-            optimizer._records.append(
-                _Record(
-                    Trial(number, saved["params"], saved["reason"]),
-                    np.array(saved["x"], dtype=float),
-                    tuple(saved["values"]),
-                    tuple(saved["noise_sds"]),
-                    saved["failed"],
-                )
-            )
+            optimizer._records.append(Record.from_json(number, saved))
         if state["fit"] is not None:
             best = np.array(state["fit"]["best"])
             optimizer._fit = Fit(
@@ -568,69 +529,10 @@ class Optimizer:
         return optimizer
 
 
-def _values(value: Any, failed: bool) -> tuple[float, ...]:
-    if failed:
-        if value is not None:
-            raise ValueError(f"a failed measurement has no value, but {value!r} was given")
-        return ()
-    if value is None:
-        raise ValueError("no value was given; a measurement without one is told as failed=True")
-    several = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
-    values = list(value) if several and np.ndim(value) else [value]
-    if not values:
-        raise ValueError("the list of values is empty")
-    for one in values:
-        if isinstance(one, bool) or not isinstance(one, int | float | np.number | np.ndarray):
-            raise TypeError(f"value is {one!r}; expected a number")
-        if not math.isfinite(one):
-            raise ValueError(
-                f"value is {float(one)}; expected a finite number "
-                "(a measurement that failed is told as failed=True)"
-            )
-    return tuple(float(one) for one in values)
-
-
-def _noise_sd(noise_sd: Any) -> float | None:
-    if noise_sd is None:
-        return None
-    if isinstance(noise_sd, bool) or not isinstance(noise_sd, int | float | np.number):
-        raise TypeError(f"noise_sd is {noise_sd!r}; expected a number, or None to infer it")
-    if not (math.isfinite(noise_sd) and noise_sd >= 0):
-        raise ValueError(f"noise_sd is {noise_sd}; expected 0 or more, or None to infer it")
-    return float(noise_sd)
-
-
-def _called(noise_sd: NoiseAt, params: dict[str, Any]) -> float:
-    """The user's noise at params, checked."""
-    sd = noise_sd(dict(params))
-    try:
-        checked = _noise_sd(sd)
-    except (TypeError, ValueError):
-        checked = None
-    if checked is None:
-        raise ValueError(f"noise_sd({params}) returned {sd!r}; expected a number from 0")
-    return checked
-
-
-def _copy(trial: Trial) -> Trial:
-    """A trial for the user: changing its parameters changes nothing here."""
-    return replace(trial, params=dict(trial.params))
-
-
 def _interval(units: Units, belief: Belief) -> tuple[float, float]:
     """The central 90 % for f at the point, in the user's units."""
     ends = units.backward(belief.mean + np.array([-1.0, 1.0]) * 1.6448536269514722 * belief.sd)
     return float(ends.min()), float(ends.max())
-
-
-def _plain(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
-
-
-def _state(record: _Record) -> str:
-    if record.pending:
-        return "pending"
-    return "failed" if record.failed else "measured"
 
 
 def _reason(acquisition: str, value: float) -> str:

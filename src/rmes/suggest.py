@@ -16,6 +16,7 @@ from rmes.criteria import (
     NEED_NO_MAXIMA,
     acquire,
     avoiding,
+    log_success,
     matched,
     screened,
 )
@@ -197,19 +198,25 @@ def choose(
     drawn = None
     scale = _common_scale(posterior)
     name = settings.acquisition
+    success = None
+    if len(situation.failed):
+        kernel = posterior.model.kernel
+        success = log_success(kernel, scale, data.x, situation.failed)
     if name not in NEED_NO_MAXIMA:
         near, mean, variance = posterior.screen(candidates)
-        drawn = maxima.from_paths(posterior, settings.maxima, candidates, domain, rng, near)
+        drawn = maxima.from_paths(
+            posterior, settings.maxima, candidates, domain, rng, near, success
+        )
         places = drawn.place.reshape(-1, domain.dimensions)
         candidates = np.concatenate([candidates, places])
 
     def discounted(function: ValueAndGradient, name: str = name) -> ValueAndGradient:
-        return avoiding(function, name, posterior, scale, data.x, situation.failed)
+        return avoiding(function, name, success)
 
     if name in ("rmes", "rmes-adam") and drawn is not None:
         # Far from the top a cheap stand-in shows the way; the function itself has the last word.
         guide = discounted(matched(posterior, noise, drawn), "rmes")
-        if len(situation.failed):
+        if success is not None:
             values = guide(candidates)[0]
         else:
             looked = screened(mean, variance, noise(candidates[: mean.shape[1]]), drawn)
