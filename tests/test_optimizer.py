@@ -812,6 +812,14 @@ def test_any_unit_will_do(scale):
     assert opt.recommend().sd > 0.0
 
 
+@pytest.mark.parametrize("value", [1e-258, 1e-3, 1e3])
+def test_known_noise_sets_the_scale_of_a_single_value(value):
+    opt = rmes.Optimizer(SQUARE, noise_sd=0.3, seed=0, initial=0)
+    opt.tell({"a": 0.5, "b": 0.5}, value)
+    assert 0.05 < opt.recommend().sd < 1.0  # some 0.3, whatever the value happens to be
+    assert opt.ask().reason
+
+
 def test_neighbouring_floats_are_two_points():
     opt = rmes.Optimizer(LINE, noise_sd=0, seed=32)
     for k in range(12):

@@ -403,8 +403,6 @@ class Optimizer:
         x = np.array([record.x for record in told for _ in record.values])
         if not self.space.dimensions:  # all parameters are fixed; the model wants a column
             x = np.zeros((len(values), 1))
-        units = Units.of(values, 1.0 if self.direction == "maximize" else -1.0)
-        z = units.forward(values)
         default = None if callable(self.noise_sd) else self.noise_sd
         noise = np.empty(len(values))
         row = 0
@@ -416,6 +414,10 @@ class Optimizer:
                 given = assumed if sd is None else sd
                 noise[row] = np.nan if given is None else given
                 row += 1
+        known = noise[np.isfinite(noise)]
+        least = float(np.median(known)) if len(known) else 0.0
+        units = Units.of(values, 1.0 if self.direction == "maximize" else -1.0, least)
+        z = units.forward(values)
         return merge(x, z, (noise / units.stretch(z)) ** 2), units
 
     def _noise_at(self, units: Units) -> Callable[[Array], Array]:

@@ -43,8 +43,12 @@ class Units:
     high: float
 
     @staticmethod
-    def of(values: Array, sign: float) -> "Units":
-        """Units in which the values (n,) are standardised."""
+    def of(values: Array, sign: float, noise: float = 0.0) -> "Units":
+        """Units in which the values (n,) are standardised.
+
+        Where they hardly differ, the known standard deviation of their `noise`, if there is one,
+        says on what scale to look at them.
+        """
         signed = sign * np.clip(values, -_LARGEST_GIVEN, _LARGEST_GIVEN)
         if not len(signed):
             return Units(sign, 0.0, 1.0, -np.inf, np.inf)
@@ -56,7 +60,8 @@ class Units:
         center = float(np.mean(inside))
         scale = float(np.std(inside))
         if not scale > 1e-12 * abs(center):
-            scale = abs(center) or 1.0  # all values are equal; any scale will do
+            scale = noise or abs(center) or 1.0  # all values are equal; any scale will do
+        scale = max(scale, 0.1 * noise)
         if np.array_equal(inside, signed):
             return Units(sign, center, scale, -np.inf, np.inf)
         return Units(
