@@ -332,3 +332,11 @@ def test_the_sampled_estimator_needs_samples_and_noise():
         rmes_sampled(0.0, 1.0, 0.1, [1.0], [])
     with pytest.raises(ValueError, match="positive noise"):
         rmes_sampled(0.0, 1.0, 0.0, [1.0], [0.1])
+
+
+def test_exact_measurements_far_below_every_maximum_keep_a_logarithm():
+    """All γ > 25 and no noise at all: what a converged exact run asks for."""
+    with np.errstate(all="raise", under="ignore"):
+        gain = information.log_rmes(np.zeros(3), np.ones(3), 0.0, np.array([30.0, 31.0, 33.0]))
+    assert np.all(np.isfinite(gain.value))
+    assert np.all(gain.by_mean > 0)

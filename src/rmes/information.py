@@ -403,7 +403,7 @@ def _rmes_parts(problem: _Problem) -> tuple[Array, Array]:
     # far above every mean the limit underflows; noise that is negligible keeps its logarithm
     silent = problem.noiseless & (problem.low <= _FAR)
     noisy = (problem.low < problem.high) & ~silent
-    if noisy.all():
+    if noisy.all() and not problem.noiseless.any():
         return _integrate(problem, _mixture)
     parts, log_scale = np.zeros((3, noisy.size)), np.zeros(noisy.size)
     silent &= problem.low < problem.high
