@@ -95,7 +95,7 @@ def from_paths(
 
 
 # Four in five climbs are done by then; the others still move, but hardly rise.
-_ROUNDS = 9
+_ROUNDS = 7
 _TOLERANCE = 1e-4  # of the signal's standard deviation: what a further step would add
 
 

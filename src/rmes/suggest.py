@@ -315,8 +315,8 @@ def _repeat(
 
 _TOLERANCE = 1e-4  # of log acquisition: a relative 1e-4 of the information
 _GUIDED = 3e-2  # the same for the stand-in, which is no closer to the truth than that
-_GUIDED_ROUNDS = 8
-_FINAL_CLIMBS = 3
+_GUIDED_ROUNDS = 6
+_FINAL_CLIMBS = 2
 
 
 def _candidates(
