@@ -140,3 +140,11 @@ def test_a_finite_domain_can_be_enumerated():
     assert domain.size == 6
     assert domain.enumerate().shape == (6, 2)
     assert Domain(2).size == np.inf
+
+
+def test_slopes_beyond_all_measure_are_survived():
+    def cliff(x, _rows):
+        return -1e200 * x[:, 0], np.stack([np.full(len(x), -1e200), np.zeros(len(x))], axis=1)
+
+    found = climb(cliff, np.array([[0.4, 0.5]]), np.full(2, 0.3), 1e-9)
+    np.testing.assert_allclose(found.x, [[0.0, 0.5]])

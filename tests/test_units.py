@@ -54,3 +54,10 @@ def test_values_without_spread_get_some_scale(values):
     units = Units.of(np.array(values), 1.0)
     assert units.scale > 0
     assert np.all(np.isfinite(units.forward(np.array(values))))
+
+
+def test_a_bad_outlier_leaves_the_good_side_linear(rng):
+    """What is believed beyond all good values is said without being blown up."""
+    units = Units.of(np.append(rng.normal(size=30), -1e6), 1.0)
+    assert units.high == np.inf
+    assert units.backward(np.array(8.0)) < units.center + 9.0 * units.scale

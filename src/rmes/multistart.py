@@ -141,7 +141,8 @@ def _direction(
 ) -> tuple[Array, Array]:
     """Ascent directions (m, d), and the rise (m,) that a step along them promises."""
     outward = ((x <= 0.0) & (gradient < 0.0)) | ((x >= 1.0) & (gradient > 0.0))
-    masked = np.where(outward, 0.0, gradient)
+    # A logarithm far in a tail can be steeper than squares of doubles can hold.
+    masked = np.where(outward, 0.0, np.clip(gradient, -1e100, 1e100))
     direction = np.matmul(inverse, masked[:, :, None])[:, :, 0]
     direction[outward] = 0.0
     promise = np.einsum("ij,ij->i", direction, masked)
