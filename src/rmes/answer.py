@@ -33,6 +33,14 @@ def believe(posterior: Posterior, x: Array) -> list[Belief]:
     return [Belief(*row) for row in zip(x, mean.tolist(), sd.tolist(), strict=True)]
 
 
+def _candidates(posterior: Posterior, domain: Domain, rng: np.random.Generator) -> Array:
+    """Points to look at first: all if they are few, else space-filling ones and the data."""
+    if domain.size <= _CANDIDATES:
+        return domain.enumerate()
+    filling = domain.snap(space_filling(_CANDIDATES, domain.dimensions, rng))
+    return np.concatenate([filling, posterior.x])
+
+
 def best_anywhere(posterior: Posterior, domain: Domain, rng: np.random.Generator) -> Belief:
     """Where the mean is largest over all feasible points."""
 
@@ -40,11 +48,7 @@ def best_anywhere(posterior: Posterior, domain: Domain, rng: np.random.Generator
         moments = posterior.moments(x)
         return moments.mean.mean(axis=0), moments.mean_gradient.mean(axis=0)
 
-    if domain.size <= _CANDIDATES:
-        candidates = domain.enumerate()
-    else:
-        candidates = domain.snap(space_filling(_CANDIDATES, domain.dimensions, rng))
-        candidates = np.concatenate([candidates, posterior.x])
+    candidates = _candidates(posterior, domain, rng)
     scale = np.minimum(np.exp(np.mean(np.log(posterior.length_scales), axis=0)), 1.0)
     values = posterior.predict(candidates)[0].mean(axis=0)
     starts = candidates[spread(values, candidates / scale, _CLIMBS)]
@@ -71,11 +75,7 @@ def prospects(
 ) -> Prospects:
     """Draw the maximum and f(x), x (d,), from the same posterior paths."""
     per_setting = -(-draws // posterior.settings)
-    if domain.size <= _CANDIDATES:
-        candidates = domain.enumerate()
-    else:
-        candidates = domain.snap(space_filling(_CANDIDATES, domain.dimensions, rng))
-        candidates = np.concatenate([candidates, posterior.x])
+    candidates = _candidates(posterior, domain, rng)
     drawn = from_paths(posterior, per_setting, np.vstack([candidates, x]), domain, rng)
     here = drawn.paths.values(x[None])[..., 0].ravel()
     return Prospects(np.maximum(drawn.value.ravel(), here), here)
