@@ -259,12 +259,7 @@ class Posterior:
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance (S, m) of the process at x (m, d) (paper, eq. 1)."""
-        return self.predict_given(self.correlation_with_data(x))
-
-    def predict_given(self, correlation: Array) -> tuple[Array, Array]:
-        """`predict` for points whose correlation with the data is known."""
-        k = self.signal_variance[:, None, None] * correlation
-        k += self.model.mean_variance
+        k = self.covariance_with_data(x)
         mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
         return mean, self._variance(np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2)))
 
@@ -357,20 +352,6 @@ class Posterior:
             (self.length_scales, self.signal_variance, self.noise_variance),
             np.concatenate([self.row_noise, noise], axis=1),
             inverse,
-        )
-
-    def select(self, settings: NDArray[np.intp]) -> "Posterior":
-        """Return the posterior of some of the settings."""
-        return Posterior(
-            self.model,
-            self.x,
-            self.y[settings],
-            self.length_scales[settings],
-            self.signal_variance[settings],
-            self.noise_variance[settings],
-            self.row_noise[settings],
-            self.inverse_factor[settings],
-            self.alpha[settings],
         )
 
     def _distances(self, x: Array) -> Array:

@@ -186,6 +186,7 @@ def _optimize(
             raise RuntimeError(failed) from first.error
     except BaseException as error:
         if not (values and isinstance(error, KeyboardInterrupt)):
+            # Any exception takes attributes; the type of exceptions in general does not say so.
             error.optimizer = optimizer  # type: ignore[attr-defined]
             if values:
                 error.add_note(f"The {len(values)} measurements are in its attribute `optimizer`.")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ class Optimizer:
         self.direction = direction
         self.noise_sd = noise_sd if callable(noise_sd) else read_noise_sd(noise_sd)
         if seed is None:
-            seed = int(np.random.SeedSequence().entropy % 2**63)  # type: ignore[operator]
+            seed = secrets.randbits(63)
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise ValueError(f"seed is {seed!r}; expected a whole number from 0")
         self.seed = int(seed)
