@@ -94,7 +94,7 @@ def test_the_best_single_measurement_is_not_mentioned_twice():
 
 
 def test_probability_within_counts_the_draws():
-    outlook = Outlook((0.0, 1.0), 0.2, 0.01, np.array([0.0, 0.1, 0.2, 0.5]))
+    outlook = Outlook((0.0, 1.0), 0.2, 0.01, np.array([0.0, 0.1, 0.2, 0.5]), np.zeros(4))
     assert [outlook.probability_within(e) for e in (0.0, 0.15, 0.2, 9.0)] == [0.25, 0.5, 0.75, 1.0]
     for bad in (-1.0, np.nan):
         with pytest.raises(ValueError, match="expected 0 or more"):

@@ -912,3 +912,67 @@ def test_repeated_rows_are_merged_before_the_model_sees_them(rng):
     assert data.size == 10
     assert data.repeats == 290
     assert merge(data.x, data.y).size == 10
+
+
+# ------------------------------------------------------------------ questions about any point
+
+
+def test_a_prediction_at_the_recommendation_is_the_recommendation():
+    opt = rmes.Optimizer(SQUARE, "maximize", seed=4)
+    steps(opt, noisy(lambda p: 1e3 - bowl(p), 0.1), 12)
+    answer = opt.recommend()
+    mean, sd = opt.predict([answer.params])
+    assert mean[0] == pytest.approx(answer.mean, rel=1e-9)
+    assert sd[0] == pytest.approx(answer.sd, rel=1e-6)
+
+
+def test_predictions_hold_the_truth_where_noise_is_known():
+    opt = rmes.Optimizer(SQUARE, seed=5, noise_sd=0.05)
+    steps(opt, noisy(bowl, 0.05), 20)
+    places = [{"a": a, "b": b} for a in np.linspace(0, 1, 6) for b in np.linspace(0, 1, 6)]
+    mean, sd = opt.predict(places)
+    error = np.abs(mean - [bowl(place) for place in places])
+    assert np.mean(error < 2.0 * sd) > 0.8
+    np.testing.assert_allclose(opt.predict_noise(places), 0.05, rtol=1e-9)
+
+
+def test_inferred_noise_is_said_in_the_units_of_the_values():
+    opt = rmes.Optimizer(LINE, seed=5)
+    f = noisy(lambda p: 1e4 * (p["x"] - 0.4) ** 2, 300.0)
+    for x in np.linspace(0.0, 1.0, 40):
+        opt.tell({"x": float(x)}, f({"x": x}))
+    assert opt.predict_noise([{"x": 0.5}])[0] == pytest.approx(300.0, rel=0.4)
+
+
+def test_where_to_ask_next_tells_more_than_elsewhere():
+    opt = rmes.Optimizer(SQUARE, seed=6, settings=Settings(maxima=16))
+    steps(opt, noisy(bowl, 0.1), 15)
+    before = opt.information([{"a": 0.9, "b": 0.1}])
+    trial = opt.ask()
+    places = [{"a": a, "b": b} for a in np.linspace(0, 1, 8) for b in np.linspace(0, 1, 8)]
+    told = opt.information([trial.params, *places])
+    assert np.all(told >= 0.0)
+    assert np.mean(told[0] > told[1:]) > 0.9
+    assert opt.information([{"a": 0.9, "b": 0.1}]) == before  # a pending trial plays no part
+
+
+def test_questions_need_a_value_and_a_list_of_points():
+    opt = rmes.Optimizer(LINE, seed=0)
+    with pytest.raises(ValueError, match="nothing has been measured"):
+        opt.predict([{"x": 0.5}])
+    opt.tell({"x": 0.5}, 1.0)
+    with pytest.raises(TypeError, match="expected a list of dictionaries"):
+        opt.information({"x": 0.5})
+    with pytest.raises(ValueError, match="x is 2"):
+        opt.predict_noise([{"x": 2.0}])
+    assert [len(part) for part in opt.predict([])] == [0, 0]
+    assert len(opt.information([])) == len(opt.predict_noise([])) == 0
+
+
+def test_questions_are_answered_where_every_parameter_is_fixed():
+    opt = rmes.Optimizer({"x": (1.0, 1.0)}, seed=0)
+    opt.tell({"x": 1.0}, [2.0, 2.5])
+    assert opt.predict([{"x": 1.0}])[0] == pytest.approx(opt.recommend().mean)
+    assert opt.information([{"x": 1.0}]) == 0.0
+    assert opt.predict_noise([{"x": 1.0}]) > 0.0
+    assert len(opt.outlook().optima) == len(opt.outlook().gaps)

@@ -18,7 +18,15 @@ from rmes.measurements import Data, merge
 from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
 from rmes.space import Space
-from rmes.suggest import Settings, Situation, choose, posterior_given, small_work
+from rmes.suggest import (
+    Settings,
+    Situation,
+    choose,
+    new_noise,
+    posterior_given,
+    small_work,
+    worth,
+)
 from rmes.trials import NoiseAt, Record, Trial, call_noise_sd, read_noise_sd, read_values
 from rmes.units import Units
 
@@ -26,6 +34,7 @@ Array = NDArray[np.float64]
 
 _VERSION = 1  # of the JSON format
 _OUTLOOK_DRAWS = 256
+_MAP_DRAWS = 16  # of the maximum for each setting: more than a suggestion needs, for smooth maps
 
 
 class SpaceExhausted(RuntimeError):
@@ -373,7 +382,8 @@ class Optimizer:
         x = self.space.encode(answer.params)
         units = known.units
         if not self.space.dimensions:
-            return Outlook(answer.interval, 0.0, 0.0, np.zeros(_OUTLOOK_DRAWS))
+            gaps, optima = np.zeros(_OUTLOOK_DRAWS), np.full(_OUTLOOK_DRAWS, answer.mean)
+            return Outlook(answer.interval, 0.0, 0.0, gaps, optima)
         with small_work(known.data.size):
             drawn = prospects(known.posterior, x, self.space.domain, _OUTLOOK_DRAWS, rng)
             optimum = units.backward(drawn.maximum)
@@ -393,7 +403,60 @@ class Optimizer:
             expected_gap=float(np.mean(np.abs(optimum - here))),
             information=information,
             gaps=np.sort(np.abs(optimum - here)),
+            optima=np.sort(optimum),
         )
+
+    def predict(self, params: Sequence[Mapping[str, Any]]) -> tuple[Array, Array]:
+        """What is believed of the objective, without measurement noise, at m points.
+
+        Parameters
+        ----------
+        params : sequence of m dictionaries
+
+        Returns
+        -------
+        mean, sd : (m,) arrays
+            In the units of the told values. Pending trials play no part.
+        """
+        known, x = self._learn(), self._cube(params)
+        beliefs = believe(known.posterior, x)
+        mean, sd = np.array([(belief.mean, belief.sd) for belief in beliefs]).reshape(-1, 2).T
+        return known.units.backward(mean), sd * known.units.stretch(mean)
+
+    def predict_noise(self, params: Sequence[Mapping[str, Any]]) -> Array:
+        """Standard deviations (m,) that the noise of a new measurement would have at m points.
+
+        Known or inferred; in the units of the told values.
+        """
+        known, x = self._learn(), self._cube(params)
+        noise = new_noise(known.data, known.posterior, self._situation(known.units).noise_at)
+        mean = known.posterior.predict(x)[0].mean(axis=0)
+        return np.asarray(np.sqrt(noise(x).mean(axis=0)) * known.units.stretch(mean))
+
+    def information(self, params: Sequence[Mapping[str, Any]]) -> Array:
+        """What a new measurement at each of m points would tell about the best value, in nats.
+
+        That is RMES (m,), for the noise that a measurement there would have. Pending and failed
+        trials play no part, so `ask` may prefer another point.
+        """
+        known, x = self._learn(), self._cube(params)
+        if not self.space.dimensions or not len(x):
+            return np.zeros(len(x))
+        rng = np.random.default_rng([self.seed, 5, self._told()])
+        settings = replace(self.settings, maxima=_MAP_DRAWS)
+        situation = replace(self._situation(known.units), failed=self._points([]))
+        with small_work(known.data.size):
+            log_rmes = worth(known.data, known.posterior, situation, settings, rng)
+            return np.asarray(np.exp(log_rmes(x)[0]))
+
+    def _cube(self, params: Sequence[Mapping[str, Any]]) -> Array:
+        """Points (m, d) as the model wants them."""
+        if isinstance(params, Mapping):
+            raise TypeError("expected a list of dictionaries of parameters, not one dictionary")
+        if not self.space.dimensions:
+            return np.zeros((len(params), 1))
+        x = np.array([self.space.encode(point) for point in params])
+        return x.reshape(len(params), self.space.dimensions)
 
     # ------------------------------------------------------------------ the model
 

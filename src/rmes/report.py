@@ -91,12 +91,15 @@ class Outlook:
         What the next measurement can tell about the best value, in nats.
     gaps : (draws,) array
         Draws of the gap, ascending.
+    optima : (draws,) array
+        Draws of the best value, ascending.
     """
 
     optimum_interval: tuple[float, float]
     expected_gap: float
     information: float
     gaps: NDArray[np.float64]
+    optima: NDArray[np.float64]
 
     def probability_within(self, epsilon: float) -> float:
         """Probability that the recommendation is within epsilon of the optimum."""

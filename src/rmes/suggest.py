@@ -253,6 +253,20 @@ def choose(
     return Suggestion(x, value, repeats, learned, posterior, drawn)
 
 
+def worth(
+    data: Data,
+    posterior: Posterior,
+    situation: Situation,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> ValueAndGradient:
+    """Log RMES of a new measurement, as a function of x: what a map of the information shows."""
+    candidates = _candidates(posterior, settings, situation.domain, rng)
+    drawn = maxima.from_paths(posterior, settings.maxima, candidates, situation.domain, rng)
+    noise = new_noise(data, posterior, situation.noise_at)
+    return acquire("rmes", posterior, noise, drawn, data.size)
+
+
 def guided(
     function: ValueAndGradient,
     guide: ValueAndGradient,
