@@ -20,7 +20,7 @@ LAYERS = [
     {"adam"},
     {"suggest"},
     {"optimizer"},
-    {"workers"},
+    {"workers", "optuna"},
     {"minimize"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
