@@ -20,7 +20,7 @@ LAYERS = [
     {"adam"},
     {"suggest"},
     {"optimizer"},
-    {"workers", "optuna"},
+    {"workers", "optuna", "plots"},
     {"minimize"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
