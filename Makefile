@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BENCH  := .bench/venv
+TORCH  := .torch/venv
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-torch lint format bench clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml
@@ -19,6 +20,15 @@ demo: $(READY)  ## Optimise noisy Branin; print the recommendation, draw the pic
 
 test: $(READY)  ## All tests of the core
 	$(BIN)/python -m pytest
+
+$(TORCH)/.ready: pyproject.toml tests/botorch/requirements.txt
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0  # alone: see requirements.txt
+	$(TORCH)/bin/python -m pip install --quiet --requirement tests/botorch/requirements.txt --editable ".[botorch]"
+	touch $@
+
+test-torch: $(TORCH)/.ready  ## Tests of the BoTorch acquisition, in an environment of its own
+	$(TORCH)/bin/python -m pytest tests/botorch
 
 lint: $(READY)  ## Format, lint and types
 	$(BIN)/ruff format --check .
@@ -40,4 +50,4 @@ bench: $(BENCH)/.ready  ## Speed beside other tools and exact RMES against Adam,
 	$(BENCH)/bin/python benchmarks/exact.py
 
 clean:
-	rm -rf $(VENV) .bench build dist
+	rm -rf $(VENV) .bench .torch build dist

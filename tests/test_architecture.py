@@ -14,7 +14,7 @@ LAYERS = [
     {"normal", "kernels", "domain", "measurements", "units", "report", "trials"},
     {"gp", "quadrature", "multistart", "space"},
     {"information", "fit", "paths", "pes"},
-    {"acquisition"},
+    {"acquisition", "botorch"},
     {"maxima"},
     {"criteria", "answer"},
     {"adam"},
@@ -60,5 +60,23 @@ def test_importing_loads_no_optional_dependency():
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
-    heavy = {"torch", "optuna", "matplotlib", "sklearn", "pandas", "dask", "scipy.stats", "tqdm"}
+    heavy = {
+        "torch",
+        "botorch",
+        "optuna",
+        "matplotlib",
+        "sklearn",
+        "pandas",
+        "dask",
+        "scipy.stats",
+        "tqdm",
+    }
     assert heavy.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(("module", "hidden", "extra"), [("botorch", "torch", "botorch")])
+def test_a_missing_host_names_the_extra_to_install(module, hidden, extra):
+    code = f"import sys; sys.modules[{hidden!r}] = None; import rmes.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"ImportError: rmes.{module} needs" in done.stderr
+    assert f'pip install "rmes[{extra}]"' in done.stderr
