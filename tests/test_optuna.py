@@ -1,11 +1,17 @@
 """The sampler for Optuna, and answers for its studies."""
 
+import ast
 import math
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
 
 import rmes
 from rmes.optuna import (
@@ -28,6 +34,9 @@ SPACE = {
     "width": IntDistribution(1, 64, log=True),
     "kind": CategoricalDistribution(["a", "b", "c"]),
 }
+
+
+UNIT = {"x": FloatDistribution(0.0, 1.0)}
 
 
 def mixed(trial):
@@ -149,8 +158,11 @@ def test_bad_arguments_are_named(arguments, error, said):
 
 
 def test_answers_are_those_of_an_optimizer_told_the_same():
+    def objective(trial):
+        return line(trial) + trial.suggest_int("n", 1, 8, log=True)
+
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(mixed, n_trials=12)
+    study.optimize(objective, n_trials=12)
     by_hand = rmes.Optimizer(space_of(study), seed=0, initial=0)
     for trial in study.trials:
         by_hand.tell(trial.params, trial.value)
@@ -187,3 +199,223 @@ def test_parameters_of_one_value_are_part_of_the_answer():
     space = {"x": FloatDistribution(0.0, 1.0), "fixed": IntDistribution(3, 3)}
     study = added([({"x": x, "fixed": 3}, x) for x in (0.1, 0.5, 0.9)], space)
     assert recommend(study).params["fixed"] == 3
+
+
+# ---------------------------------------------------------------------- what trials say
+
+
+def test_noise_of_single_trials_comes_from_their_user_attribute():
+    study = optuna.create_study()
+    for x, value, noise_sd in [(0.0, 1.0, 0.01), (0.5, 0.0, 3.0), (1.0, 0.9, None)]:
+        attributes = {} if noise_sd is None else {"noise_sd": noise_sd}
+        study.add_trial(
+            optuna.create_trial(
+                params={"x": x},
+                distributions={"x": FloatDistribution(0.0, 1.0)},
+                value=value,
+                user_attrs=attributes,
+            )
+        )
+    told = optimizer_of(study, noise_sd=0.1).trials
+    assert [trial["noise_sds"] for trial in told] == [[0.01], [3.0], [None]]
+
+
+def test_a_noise_attribute_that_is_no_number_is_named_with_its_trial():
+    study = added([({"x": 0.1}, 1.0)])
+    study.add_trial(
+        optuna.create_trial(
+            params={"x": 0.2},
+            distributions={"x": FloatDistribution(0.0, 1.0)},
+            value=1.0,
+            user_attrs={"noise_sd": "high"},
+        )
+    )
+    with pytest.raises(TypeError, match=r"trial 1: noise_sd is 'high'"):
+        recommend(study)
+
+
+def test_answers_use_the_noise_that_the_sampler_was_given():
+    values = [({"x": x}, math.sin(8 * x)) for x in np.linspace(0, 1, 6)]
+    study = added(values, sampler=RMESSampler(seed=0, noise_sd=2.0))
+    assert recommend(study) == recommend(added(values), noise_sd=2.0)
+    assert recommend(study).sd > 2 * recommend(study, noise_sd=0.01).sd
+
+
+def test_noise_may_be_a_function_of_the_parameters():
+    def noise_sd(params):
+        return 0.01 + params["x"]
+
+    study = optuna.create_study(sampler=RMESSampler(seed=0, noise_sd=noise_sd, n_startup_trials=3))
+    study.optimize(line, n_trials=6)
+    assert len(study.trials) == 6
+
+
+def test_running_trials_of_others_are_pending():
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=2))
+    space = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
+    for _ in range(4):
+        trial = study.ask(space)
+        study.tell(trial, trial.params["x"] + trial.params["y"])
+    lazy = study.ask()
+    lazy.suggest_float("x", 0.0, 1.0)  # y comes hours later
+    pending = [t for t in optimizer_of(study).trials if t["state"] == "pending"]
+    assert len(pending) == 1
+    assert pending[0]["params"]["y"] == lazy.suggest_float("y", 0.0, 1.0)
+    assert study.ask(space).params != pending[0]["params"]
+
+
+def test_a_batch_spreads_over_the_space():
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=2))
+    space = {"x": IntDistribution(0, 20)}
+    for _ in range(3):
+        trial = study.ask(space)
+        study.tell(trial, (trial.params["x"] - 7) ** 2)
+    batch = [study.ask(space).params["x"] for _ in range(6)]
+    assert len(set(batch)) == 6
+
+
+def test_failed_trials_are_failures_of_their_points():
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=0))
+    study.optimize(lambda trial: line(trial), n_trials=2)
+    study.optimize(lambda trial: math.nan * line(trial), n_trials=2)
+    told = optimizer_of(study).trials
+    assert [t["state"] for t in told] == ["measured", "measured", "failed", "failed"]
+    points = [trial.params["x"] for trial in study.trials]
+    assert len(set(points)) == 4
+    assert [t["params"]["x"] for t in told] == points
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinite_values_are_failures(value):
+    study = added([({"x": 0.2}, 1.0), ({"x": 0.4}, value), ({"x": 0.6}, 0.5)])
+    assert [t["state"] for t in optimizer_of(study).trials] == ["measured", "measured", "failed"]
+
+
+def test_trials_that_violate_a_constraint_are_failures():
+    study = optuna.create_study(sampler=RMESSampler(seed=0))
+    for x in (0.1, 0.5, 0.9):
+        trial = study.ask({"x": FloatDistribution(x, x)})
+        trial.set_constraint("c", x - 0.5)
+        study.tell(trial, x)
+    states = [t["state"] for t in optimizer_of(study, search_space=UNIT).trials]
+    assert states == ["measured", "measured", "failed"]
+
+
+def curve(trial, pruned_at=None):
+    """Falls by one at each of four steps."""
+    x = trial.suggest_float("x", 0.0, 1.0)
+    for step in range(4):
+        trial.report(x - step, step)
+        if step == pruned_at:
+            raise optuna.TrialPruned
+    return x - 3
+
+
+def test_pruned_trials_count_as_what_they_would_have_given():
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(curve, n_trials=5)
+    study.optimize(lambda trial: curve(trial, pruned_at=1), n_trials=1)
+    told = optimizer_of(study).trials
+    assert len(told) == 6
+    assert told[5]["values"] == [pytest.approx(study.trials[5].params["x"] - 3)]
+    assert told[5]["noise_sds"] == [pytest.approx(0.0, abs=1e-9)]
+
+
+def test_pruned_trials_that_nothing_can_be_compared_with_are_left_out():
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(curve, n_trials=4)
+    study.optimize(lambda trial: curve(trial, pruned_at=1), n_trials=3)
+    assert len(optimizer_of(study).trials) == 4
+
+
+def test_a_study_with_a_pruner_of_brackets_works():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=4)
+
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        for step in range(4):
+            trial.report(x - step, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return x
+
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=2), pruner=pruner)
+    study.optimize(objective, n_trials=12)
+    assert {t.state for t in study.trials} <= {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+def test_conditional_parameters_are_drawn_independently_and_said_so(caplog):
+    def objective(trial):
+        if trial.suggest_categorical("kind", ["a", "b"]) == "a":
+            return trial.suggest_float("a", 0.0, 1.0)
+        return 1 + trial.suggest_int("b", 0, 3)
+
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=2))
+    optuna.logging.enable_propagation()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study.optimize(objective, n_trials=12)
+    finally:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        optuna.logging.disable_propagation()
+    assert "drawn independently" in caplog.text
+    assert list(space_of(study).parameters) == ["kind"]
+    assert recommend(study).params == {"kind": "a"}
+
+
+def test_independent_draws_are_even_over_their_levels():
+    study = optuna.create_study(sampler=RMESSampler(seed=0))
+    draws = [study.ask({"n": IntDistribution(0, 2)}).params["n"] for _ in range(300)]
+    assert min(draws.count(level) for level in range(3)) > 75
+
+
+def test_an_independent_sampler_is_asked_and_told():
+    calls = []
+
+    class Own(optuna.samplers.RandomSampler):
+        def before_trial(self, study, trial):
+            calls.append("before")
+
+        def after_trial(self, study, trial, state, values):
+            calls.append("after")
+
+        def sample_independent(self, study, trial, param_name, param_distribution):
+            return 0.25
+
+    study = optuna.create_study(sampler=RMESSampler(seed=0, independent_sampler=Own()))
+    study.optimize(line, n_trials=1)
+    assert study.trials[0].params == {"x": 0.25}
+    assert calls == ["before", "after"]
+
+
+def test_a_long_suggestion_is_published_in_pieces():
+    space = {f"{'long' * 20}{i}": FloatDistribution(0.0, 1.0) for i in range(30)}
+    sampler = RMESSampler(seed=0, search_space=space)
+    study = optuna.create_study(sampler=sampler)
+    asked = study.ask(space)
+    assert max(len(str(v)) for v in study.trials[0].system_attrs.values()) <= 1000
+    assert len(study.trials[0].system_attrs) > 2
+    told = optimizer_of(study, search_space=space).trials
+    assert told[0]["params"] == asked.params
+
+
+# ---------------------------------------------------------------------- imports
+
+
+def test_without_optuna_the_error_names_what_to_install():
+    code = "import sys; sys.modules['optuna'] = None; import rmes; import rmes.optuna"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'ImportError: rmes.optuna needs Optuna: pip install "rmes[optuna]"' in done.stderr
+
+
+def test_nothing_private_of_optuna_is_imported():
+    tree = ast.parse(Path(rmes.optuna.__file__).read_text())
+    names = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [getattr(node, "module", ""), *(alias.name for alias in node.names)]
+    ]
+    assert not [name for name in names if any(part[:1] == "_" for part in name.split("."))]

@@ -549,18 +549,17 @@ class RMESSampler(BaseSampler):
         if not search_space:
             return {}
         space = _space(search_space)
-        trials = study.get_trials(deepcopy=False)
-        evidence = _evidence(trials, search_space, space, trial.number)
-        index = _index(trial, trials)
         for attempt in range(_ATTEMPTS):
+            trials = study.get_trials(deepcopy=False)
+            evidence = _evidence(trials, search_space, space, trial.number)
+            index = _index(trial, trials)
             params, reason = self._choose(space, direction, evidence, index, attempt)
             suggested = _outward(params, search_space)
             _publish(study, trial, suggested, search_space, reason)
             # Whoever publishes later sees the earlier one's point: no two end with the same.
-            before = evidence.pending
-            now = study.get_trials(deepcopy=False)
-            evidence = _evidence(now, search_space, space, trial.number)
-            unseen = [point for point in evidence.pending if point not in before]
+            running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            now = _evidence(running, search_space, space, trial.number).pending
+            unseen = [point for point in now if point not in evidence.pending]
             if not unseen or (attempt >= _LOOKS and params not in unseen):
                 break
         return suggested
