@@ -14,8 +14,11 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 import rmes
+from rmes.fit import Fit
 from rmes.optuna import (
     RMESSampler,
+    _read_fit,
+    _write_fit,
     distributions_of,
     optimizer_of,
     outlook,
@@ -399,6 +402,33 @@ def test_a_long_suggestion_is_published_in_pieces():
     assert len(study.trials[0].system_attrs) > 2
     told = optimizer_of(study, search_space=space).trials
     assert told[0]["params"] == asked.params
+
+
+def test_only_the_first_suggestion_learns_from_scratch_whoever_makes_the_next(monkeypatch):
+    calls = []
+    cold = rmes.fit._cold
+    monkeypatch.setattr(rmes.fit, "_cold", lambda *given: calls.append(1) or cold(*given))
+    study = optuna.create_study()
+    for _ in range(7):
+        study.sampler = RMESSampler(seed=0, n_startup_trials=2)
+        study.optimize(line, n_trials=1)
+    assert len(calls) == 1
+
+
+def test_what_was_learnt_is_read_as_it_was_written():
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=2))
+    study.optimize(lambda t: line(t) + sum(t.suggest_float(n, 0, 1) for n in "abcdefgh"), 4)
+    space = space_of(study)
+    width = 12
+    draws = np.random.default_rng(0)
+    half = draws.random((width, width))
+    learned = Fit(draws.random(width), half + half.T, draws.random((4, width)), 9)
+    trial = study.ask()
+    _write_fit(study, study.trials[-1], learned, space)
+    read = _read_fit(study.trials, trial.number + 1, space)
+    for name in ("best", "covariance", "samples", "size"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(learned, name))
+    assert _read_fit(study.trials, trial.number + 1, rmes.space.Space({"x": (0, 2)})) is None
 
 
 # ---------------------------------------------------------------------- imports

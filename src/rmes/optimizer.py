@@ -72,6 +72,8 @@ class Optimizer:
         each parameter and two more, at most ten.
     settings : Settings, optional
         How points are chosen.
+    learned : Fit, optional
+        What another optimizer had `learned` from much the same measurements: where to start.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Optimizer:
         *,
         initial: int | Sequence[Mapping[str, Any]] | None = None,
         settings: Settings | None = None,
+        learned: Fit | None = None,
     ) -> None:
         self.space = space if isinstance(space, Space) else Space(space)
         if direction not in ("minimize", "maximize"):
@@ -113,7 +116,7 @@ class Optimizer:
             raise TypeError(f"initial is {initial!r}; expected a number or a list of points")
         self._records: list[Record] = []
         self._known: _Knowledge | None = None  # until the next value is told
-        self._fit: Fit | None = None  # of the last suggestion, a warm start for the next
+        self._fit = learned  # of the last suggestion, a warm start for the next
         self._fitted = 0  # number of values it was learnt from
 
     # ------------------------------------------------------------------ asking
@@ -459,6 +462,11 @@ class Optimizer:
         return x.reshape(len(params), self.space.dimensions)
 
     # ------------------------------------------------------------------ the model
+
+    @property
+    def learned(self) -> Fit | None:
+        """The hyperparameters behind the last suggestion; a warm start for another optimizer."""
+        return self._fit
 
     def _data(self) -> tuple[Data, Units]:
         """All values told so far, standardised, with their noise."""

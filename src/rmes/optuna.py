@@ -8,8 +8,10 @@
 
 Nothing is kept between suggestions: each is computed from the study's trials, the seed and the
 number of the trial, so that any process can make the next one and a resumed study is the same one.
+What the last suggestion learnt of the model, a start for the next, is written into its trial too.
 """
 
+import base64
 import json
 import math
 import secrets
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rmes.fit import Fit
 from rmes.multistart import space_filling
 from rmes.optimizer import Optimizer, SpaceExhausted
 from rmes.report import Outlook, Recommendation
@@ -51,7 +54,8 @@ Array = NDArray[np.float64]
 NOISE_SD = "noise_sd"
 """User attribute of a trial: the standard deviation of the noise of its value, where known."""
 
-_KEY = "rmes:suggestion"  # of the system attributes that tell other processes of a point
+# System attributes of a trial, in pieces: a point for other processes, and a start for later fits.
+_SUGGESTION, _FIT = "rmes:suggestion", "rmes:fit"
 _CHUNK = 1000  # characters of an attribute: databases limit them to 2046, escapes included
 _LOOKS = 3  # suggestions made anew because other workers published theirs meanwhile
 _ATTEMPTS = 10  # the same, where theirs is the very same point
@@ -313,23 +317,26 @@ def _publish(
 ) -> None:
     """Let other processes see a point before the objective asks for its parameters one by one."""
     numbers = {name: float(distributions[name].to_internal_repr(v)) for name, v in params.items()}
-    text = json.dumps({"params": numbers, "reason": reason})
+    _write(study, trial, _SUGGESTION, json.dumps({"params": numbers, "reason": reason}))
+
+
+def _write(study: Study, trial: FrozenTrial, key: str, text: str) -> None:
     for i in range(0, len(text), _CHUNK):
         # Optuna has no public way to a running trial's attributes from inside a sampler; its own
         # samplers use this one.
         study._storage.set_trial_system_attr(
-            trial._trial_id, f"{_KEY}:{i // _CHUNK}", text[i : i + _CHUNK]
+            trial._trial_id, f"{key}:{i // _CHUNK}", text[i : i + _CHUNK]
         )
 
 
-def _suggestion(trial: FrozenTrial) -> dict[str, Any]:
+def _read(trial: FrozenTrial, key: str) -> dict[str, Any]:
     attributes = trial.system_attrs
-    text = ""
-    while (key := f"{_KEY}:{len(text) // _CHUNK}") in attributes and len(text) % _CHUNK == 0:
-        text += attributes[key]
+    pieces: list[str] = []
+    while (piece := attributes.get(f"{key}:{len(pieces)}")) is not None:
+        pieces.append(piece)
     try:
-        # What is left of an earlier, longer suggestion may follow.
-        read, _ = json.JSONDecoder().raw_decode(text)
+        # What is left of an earlier, longer text may follow.
+        read, _ = json.JSONDecoder().raw_decode("".join(pieces))
     except json.JSONDecodeError:  # none, or half written
         return {}
     return dict(read)
@@ -339,14 +346,45 @@ def _published(trial: FrozenTrial, distributions: Mapping[str, BaseDistribution]
     """The parameters that were suggested for a trial."""
     return {
         name: distributions[name].to_external_repr(number)
-        for name, number in _suggestion(trial).get("params", {}).items()
+        for name, number in _read(trial, _SUGGESTION).get("params", {}).items()
         if name in distributions
     }
 
 
 def reason_of(trial: FrozenTrial) -> str | None:
     """Why `RMESSampler` suggested the parameters of a trial; None if it did not."""
-    return _suggestion(trial).get("reason")
+    return _read(trial, _SUGGESTION).get("reason")
+
+
+def _write_fit(study: Study, trial: FrozenTrial, learned: Fit, space: Space) -> None:
+    """Leave what was learnt to the next suggestion, whoever makes it."""
+    half = learned.covariance[np.tril_indices(len(learned.best))]
+    numbers = np.concatenate([learned.best, half, learned.samples.ravel()])
+    text = base64.b64encode(numbers.astype("<f8").tobytes()).decode()
+    sizes = [len(learned.best), learned.size]
+    _write(study, trial, _FIT, json.dumps({"space": _sign(space), "sizes": sizes, "fit": text}))
+
+
+def _read_fit(trials: Iterable[FrozenTrial], before: int, space: Space) -> Fit | None:
+    """What the last suggestion before trial number `before` learnt in the same space."""
+    retried = _retried(trials)
+    earlier = [t for t in trials if t.number < before and t.number not in retried]
+    for trial in sorted(earlier, key=lambda t: -t.number):
+        saved = _read(trial, _FIT)
+        if saved.get("space") == _sign(space):
+            width, size = saved["sizes"]
+            numbers = np.frombuffer(base64.b64decode(saved["fit"]), dtype="<f8")
+            best, half, samples = np.split(numbers, [width, width + width * (width + 1) // 2])
+            covariance = np.zeros((width, width))
+            covariance[np.tril_indices(width)] = half
+            covariance += np.tril(covariance, -1).T
+            return Fit(best, covariance, samples.reshape(-1, width), size)
+    return None
+
+
+def _sign(space: Space) -> int:
+    """A number that differs from space to space."""
+    return zlib.crc32(json.dumps(space.to_json(), sort_keys=True).encode())
 
 
 # ---------------------------------------------------------------------- answers
@@ -390,8 +428,11 @@ def _optimizer(
     noise_sd: float | NoiseAt | None,
     seed: int,
     settings: Settings | None,
+    learned: Fit | None = None,
 ) -> Optimizer:
-    optimizer = Optimizer(space, direction, noise_sd, seed, initial=0, settings=settings)
+    optimizer = Optimizer(
+        space, direction, noise_sd, seed, initial=0, settings=settings, learned=learned
+    )
     for each in evidence.measured:
         optimizer.tell(each.params, each.value, noise_sd=each.noise_sd)
     for params in evidence.failed:
@@ -553,7 +594,16 @@ class RMESSampler(BaseSampler):
             trials = study.get_trials(deepcopy=False)
             evidence = _evidence(trials, search_space, space, trial.number)
             index = _index(trial, trials)
-            params, reason = self._choose(space, direction, evidence, index, attempt)
+            optimizer = _optimizer(
+                space,
+                direction,
+                evidence,
+                self.noise_sd,
+                self._derived(index, attempt),
+                self._settings,
+                _read_fit(trials, trial.number, space),
+            )
+            params, reason = self._choose(optimizer, evidence, index)
             suggested = _outward(params, search_space)
             _publish(study, trial, suggested, search_space, reason)
             # Whoever publishes later sees the earlier one's point: no two end with the same.
@@ -562,25 +612,30 @@ class RMESSampler(BaseSampler):
             unseen = [point for point in now if point not in evidence.pending]
             if not unseen or (attempt >= _LOOKS and params not in unseen):
                 break
+        if optimizer.learned is not None:
+            _write_fit(study, trial, optimizer.learned, space)
         return suggested
 
+    def _derived(self, *key: int) -> int:
+        """A seed for one purpose."""
+        state = np.random.SeedSequence([self.seed, *key]).generate_state(1, np.uint64)
+        return int(state[0])
+
     def _choose(
-        self, space: Space, direction: str, evidence: _Evidence, index: int, attempt: int
+        self, optimizer: Optimizer, evidence: _Evidence, index: int
     ) -> tuple[dict[str, Any], str]:
         """Parameters, in the space's values, and why."""
-        key = np.random.SeedSequence([self.seed, index, attempt])
-        seed = int(key.generate_state(1, np.uint64)[0])
-        optimizer = _optimizer(space, direction, evidence, self.noise_sd, seed, self._settings)
         startup = self._startup
         if startup is None:
-            startup = Optimizer(space, seed=0).initial
+            startup = Optimizer(optimizer.space, seed=0).initial
         if index >= startup and evidence.measured:
             try:
                 trial = optimizer.ask()
                 return trial.params, trial.reason
             except SpaceExhausted as nothing_left:
                 _logger.warning(f"a point is measured again: {nothing_left}")
-        return self._space_filling(space, evidence, index), f"space-filling point {index + 1}"
+        point = self._space_filling(optimizer.space, evidence, index)
+        return point, f"space-filling point {index + 1}"
 
     def _space_filling(self, space: Space, evidence: _Evidence, index: int) -> dict[str, Any]:
         """Point `index` of a space-filling sequence, or the next that has not been measured."""
