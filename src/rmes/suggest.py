@@ -46,6 +46,8 @@ class Settings:
         Space-filling points that are looked at before the climbs.
     climbs : int
         How many of them are climbed from.
+    repeats : bool
+        Whether to measure a point again that is worth as much as a new one, within 1 %.
     model : Model
     """
 
@@ -54,6 +56,7 @@ class Settings:
     maxima: int = 5
     candidates: int = 256
     climbs: int = 6
+    repeats: bool = True
     model: Model = Model()
 
     def __post_init__(self) -> None:
@@ -246,7 +249,7 @@ def choose(
     x = points[first]
     value = float(heights[order][first] if first < len(order) else function(x[None])[0][0])
     repeats = None
-    if not situation.exact:
+    if settings.repeats and not situation.exact:
         repeats = _repeat(guide, name in LOGARITHMS, x, data, pending, scale)
         if repeats is not None:
             x = data.x[repeats]

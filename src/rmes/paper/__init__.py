@@ -1,0 +1,1 @@
+"""The experiments of the paper *Rectified Max-Value Entropy Search*, run and judged anew."""

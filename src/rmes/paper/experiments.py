@@ -1,0 +1,214 @@
+"""One run of an experiment: a problem, a noise, a method and a seed, measured at each iteration."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rmes
+from rmes import gp
+from rmes.answer import best_anywhere
+from rmes.domain import Domain
+from rmes.fit import Fit, fit
+from rmes.kernels import SQUARED_EXPONENTIAL
+from rmes.measurements import Data, merge
+from rmes.paper.choices import compare
+from rmes.paper.problems import PAPER, Problem, problem
+from rmes.suggest import Settings, suggest
+
+Array = NDArray[np.float64]
+
+METHODS = ("ei", "ucb", "pes", "mes", "rmes")
+"""The paper's five."""
+EXTRAS = ("noisy-mes", "noiseless-rmes", "log-ei", "rmes-adam")
+"""The other cells of the 2 × 2, a better expected improvement, and the paper's estimator."""
+
+ITERATIONS = 100
+INITIAL = 2
+MAXIMA = 5
+MODEL = gp.Model.paper(SQUARED_EXPONENTIAL)
+SETTINGS = {
+    "initial_points": INITIAL,
+    "maxima": MAXIMA,
+    "kernel": SQUARED_EXPONENTIAL.name,
+    "mean": "zero",
+    "hyperparameters": "maximum likelihood",
+    "noise": "known",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What determines a run.
+
+    Attributes
+    ----------
+    problem : str
+        One of `rmes.paper.problems.NAMES`.
+    noise : float
+        Standard deviation that the method is told.
+    method : str
+        One of `METHODS` or `EXTRAS`.
+    seed : int
+        Of the initial points, of the noise and of the suggestions; the same for all methods.
+    iterations : int
+    """
+
+    problem: str
+    noise: float
+    method: str
+    seed: int
+    iterations: int = ITERATIONS
+
+    def __post_init__(self) -> None:
+        known = (*METHODS, *EXTRAS)
+        if self.method not in known:
+            raise ValueError(f"method is {self.method!r}; expected one of {', '.join(known)}")
+        if self.iterations < 1:
+            raise ValueError(f"iterations is {self.iterations}; expected at least 1")
+
+
+def experiments(
+    names: tuple[str, ...] = PAPER,
+    methods: tuple[str, ...] = METHODS,
+    seeds: int | None = None,
+    iterations: int = ITERATIONS,
+) -> list[Experiment]:
+    """All runs of some problems, seed by seed: stopped early, it leaves a balanced part.
+
+    `seeds` None takes the paper's number, 15 for synthetic problems and 10 for real ones.
+    """
+    found = [
+        Experiment(name, noise, method, seed, iterations)
+        for name in names
+        for noise in problem(name).noises
+        for method in methods
+        for seed in range(problem(name).repeats if seeds is None else seeds)
+    ]
+    return sorted(found, key=lambda e: e.seed)
+
+
+def run(experiment: Experiment) -> dict[str, Any]:
+    """Run it; return what is known of it as plain numbers.
+
+    The lists `simple_regret`, `inference_regret` have one entry before the first iteration and
+    one after each; `x` (the queries, initial points first), `distance` and `y` one for each
+    measurement; `seconds` (of a suggestion) and `fit_seconds` (of the search for the best
+    likelihood from several starts) one for each iteration. `same_posterior` tells what other
+    methods would have chosen: see `rmes.paper.choices`.
+    """
+    what = problem(experiment.problem)
+    # No measured point is preferred to a new one nearby: the paper's methods know no repeats.
+    settings = Settings(
+        acquisition=experiment.method, samples=0, maxima=MAXIMA, repeats=False, model=MODEL
+    )
+    x = _generator(experiment, 0, 0).random((INITIAL, 2))
+    y = np.array([_measure(what, experiment, row, i) for i, row in enumerate(x)])
+    learned: Fit | None = None
+    inference: list[float] = []
+    seconds: list[float] = []
+    fit_seconds: list[float] = []
+    same: list[dict[str, Any]] = []
+    for t in range(experiment.iterations + 1):
+        data = _data(what, x, y, experiment.noise)
+        began = time.perf_counter()
+        learned = learn(data, _generator(experiment, 1, t), learned, t)
+        fitted = time.perf_counter()
+        found = suggest(
+            data, np.empty((0, 2)), settings, _generator(experiment, 2, t), warm=learned
+        )
+        ended = time.perf_counter()
+        learned = found.fit
+        best = best_anywhere(found.posterior, Domain(2), _generator(experiment, 3, t))
+        inference.append(float(what.regret(best.x[None])[0]))
+        if t == experiment.iterations:
+            break
+        fit_seconds.append(fitted - began)
+        seconds.append(ended - fitted)
+        if experiment.method == "rmes" and t in COMPARED:
+            seed = _generator(experiment, 2, t).bit_generator.seed_seq
+            same.append({"iteration": t, **compare(data, found, settings, seed)})
+        x = np.vstack([x, found.x])
+        y = np.append(y, _measure(what, experiment, found.x, len(y)))
+    regret = np.minimum.accumulate(what.regret(x))[INITIAL - 1 :]
+    return {
+        **asdict(experiment),
+        "data": what.name,
+        "version": rmes.__version__,
+        "settings": SETTINGS,
+        "simple_regret": _rounded(regret),
+        "inference_regret": _rounded(inference),
+        "x": [[round(float(u), 5) for u in row] for row in x],
+        "y": _rounded(y),
+        "distance": _rounded(what.distance(x)),
+        "seconds": _rounded(seconds, 3),
+        "fit_seconds": _rounded(fit_seconds, 3),
+        "theta": [round(float(v), 3) for v in learned.best] if learned else [],
+        "same_posterior": same,
+    }
+
+
+COMPARED = (3, 8, 18, 38, 78)
+"""The iterations at which a run of "rmes" tells what others would choose: 5 to 80 measurements."""
+
+_EVERY = 25  # iterations between searches of the whole box for a better mode of the likelihood
+_EARLY = 8  # up to which all of them search it
+
+# Where the climbs of every iteration start beside the last optimum: length-scales.
+_STARTS = np.log([[0.08, 0.08], [0.3, 0.3], [1.0, 1.0], [0.15, 1.0], [1.0, 0.15]])
+_CLIMBED = 2  # of them, the likeliest
+
+
+def learn(data: Data, rng: np.random.Generator, last: Fit | None, iteration: int) -> Fit:
+    """Maximum likelihood of length-scales and signal variance, from several starts.
+
+    A search of the whole box costs more than all else, so it is made in the first iterations and
+    then now and then; the others climb from the last optimum and from the likeliest of a few
+    fixed settings.
+    """
+    if last is None or iteration <= _EARLY or iteration % _EVERY == 0:
+        found = fit(MODEL, data, rng)
+        return (
+            found if last is None else _likeliest(data, [found, fit(MODEL, data, rng, warm=last)])
+        )
+    signal = np.full((len(_STARTS), 1), np.log(np.mean(data.y**2)))
+    low, high = gp.bounds(MODEL, data)
+    starts = np.clip(np.hstack([_STARTS, signal]), low + 0.01, high - 0.01)
+    order = np.argsort(-gp.log_evidence(MODEL, data, starts))[:_CLIMBED]
+    spread = np.diag(np.full(3, 0.1))
+    others = [Fit(starts[row], spread, np.empty((0, 3)), data.size) for row in order]
+    return _likeliest(data, [fit(MODEL, data, rng, warm=start) for start in (last, *others)])
+
+
+def _likeliest(data: Data, fits: list[Fit]) -> Fit:
+    values = gp.log_evidence(MODEL, data, np.stack([one.best for one in fits]))
+    return fits[int(np.argmax(values))]
+
+
+def _data(what: Problem, x: Array, y: Array, noise: float) -> Data:
+    return merge(x, (y - what.shift) / what.scale, (noise / what.scale) ** 2)
+
+
+def _measure(what: Problem, experiment: Experiment, x: Array, index: int) -> float:
+    return what.measure(x, experiment.noise, _generator(experiment, 4, index))
+
+
+def _generator(experiment: Experiment, purpose: int, index: int) -> np.random.Generator:
+    """A stream that depends on the problem and the seed, not on the method: runs are paired."""
+    name = int.from_bytes(experiment.problem.encode(), "little")
+    return np.random.default_rng([name, experiment.seed, purpose, index])
+
+
+def _rounded(values: Any, digits: int = 4) -> list[float]:
+    """Numbers with that many significant digits."""
+    return [float(f"{float(value):.{digits}g}") for value in values]
+
+
+def cells(names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    """The pairs of problem and noise."""
+    for name in names:
+        for noise in problem(name).noises:
+            yield name, noise
