@@ -237,7 +237,10 @@ def choose(
         function = discounted(acquire(name, posterior, noise, drawn, data.size))
         tops, heights = guided(function, guide, starts, scale, domain)
     else:
-        found = search(lambda x, _rows: function(x), starts, scale, _TOLERANCE, domain)
+        tolerance = _TOLERANCE
+        if name not in LOGARITHMS:  # its units are those of y, or it may be tiny everywhere
+            tolerance *= 0.01 * float(np.ptp(values))
+        found = search(lambda x, _rows: function(x), starts, scale, tolerance, domain)
         tops, heights = found.x, found.value
     order = np.argsort(-heights)
     points = np.concatenate([tops[order], candidates[np.argsort(-values)]])

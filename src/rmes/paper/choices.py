@@ -1,6 +1,7 @@
 """What several acquisitions choose, and what they say, on one and the same posterior."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from rmes import information
 from rmes.measurements import Data
 from rmes.multistart import space_filling
-from rmes.suggest import Settings, Suggestion, new_noise, suggest
+from rmes.suggest import Settings, Situation, Suggestion, choose, new_noise
 
 Array = NDArray[np.float64]
 
@@ -19,9 +20,14 @@ _POINTS = 512  # at which values are compared
 
 
 def compare(
-    data: Data, found: Suggestion, settings: Settings, seed: np.random.SeedSequence
+    data: Data,
+    found: Suggestion,
+    settings: Settings,
+    generator: Callable[[], np.random.Generator],
 ) -> dict[str, Any]:
     """What others choose where RMES chose `found`: same posterior, same draws of the maximum.
+
+    `generator` gives the random generator that the suggestion `found` began with.
 
     Returns
     -------
@@ -36,15 +42,16 @@ def compare(
         raise ValueError("found has no draws of the maximum; expected a suggestion of RMES")
     drawn = found.maxima.value[0]
     noise = new_noise(data, found.posterior, None)
+    dimensions = data.x.shape[1]
+    nobody, plain = np.empty((0, dimensions)), Situation.plain(dimensions)
     chosen: dict[str, Any] = {}
     information_at: dict[str, float] = {}
     for name in ("rmes", *OTHERS):
         began = time.perf_counter()
         other = found
         if name != "rmes":
-            fresh = np.random.default_rng(seed)  # the draws of the maximum come out the same
-            same = replace(settings, acquisition=name)
-            other = suggest(data, np.empty((0, data.x.shape[1])), same, fresh, warm=found.fit)
+            asked = replace(settings, acquisition=name)
+            other = choose(data, found.posterior, nobody, plain, asked, generator(), found.fit)
         seconds = time.perf_counter() - began
         mean, variance = found.posterior.predict(other.x[None])
         level = noise(other.x[None])[0]

@@ -27,7 +27,7 @@ SPACING = 40.0  # metres
 
 # What a correct fit to the survey shows: length-scales, signal and noise variance, mean pH, and the
 # logarithm of the likelihood.
-KNOWN = {
+KNOWN: dict[str, float | tuple[float, ...]] = {
     "length_scales": (0.07497, 0.05685),
     "signal_variance": 0.294442,
     "noise_variance": 0.064765,
@@ -62,7 +62,7 @@ class Field:
     posterior: gp.Posterior
 
     def value(self, x: Array) -> Array:
-        """pH less its mean (m,) at points x (m, 2) of the unit square: east, north."""
+        """The pH less its mean (m,) at points x (m, 2) of the unit square: east, north."""
         return np.asarray(self.posterior.predict(x)[0][0])
 
 
@@ -121,7 +121,7 @@ def _fitted(x: Array, ph: Array, *, simulated: bool) -> Field:
 
 
 def _check(field: Field) -> None:
-    shown = {
+    shown: dict[str, float | tuple[float, ...]] = {
         "length_scales": tuple(field.posterior.length_scales[0]),
         "signal_variance": field.posterior.signal_variance[0],
         "noise_variance": field.posterior.noise_variance[0],

@@ -145,4 +145,4 @@ def main(path: Path = _FILE, workers: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else _FILE)
