@@ -19,7 +19,7 @@ BOX = np.log([[0.03, 10.0], [0.03, 10.0], [1e-4, 1e4]])
 # length-scales from the true function until there are 12 measurements; ours know nothing of it.
 FEW = 12
 FIRST_LENGTH_SCALE = 0.2
-_SIGNALS = np.linspace(*BOX[2], 61)
+_SIGNALS = np.linspace(BOX[2, 0], BOX[2, 1], 61)
 
 _LEVELS = np.log([0.06, 0.2, 0.6, 2.0])  # length-scales of the starts, each with each
 _STARTS = np.stack(np.meshgrid(_LEVELS, _LEVELS, indexing="ij"), axis=-1).reshape(-1, 2)
