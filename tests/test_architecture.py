@@ -20,7 +20,7 @@ LAYERS = [
     {"adam"},
     {"suggest"},
     {"optimizer"},
-    {"workers", "optuna", "plots"},
+    {"workers", "optuna", "plots", "sklearn"},
     {"minimize"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
@@ -74,9 +74,9 @@ def test_importing_loads_no_optional_dependency():
     assert heavy.isdisjoint(loaded)
 
 
-@pytest.mark.parametrize(("module", "hidden", "extra"), [("botorch", "torch", "botorch")])
-def test_a_missing_host_names_the_extra_to_install(module, hidden, extra):
+@pytest.mark.parametrize(("module", "hidden"), [("botorch", "torch"), ("sklearn", "sklearn")])
+def test_a_missing_host_names_the_extra_to_install(module, hidden):
     code = f"import sys; sys.modules[{hidden!r}] = None; import rmes.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert f"ImportError: rmes.{module} needs" in done.stderr
-    assert f'pip install "rmes[{extra}]"' in done.stderr
+    assert f'pip install "rmes[{module}]"' in done.stderr
