@@ -12,8 +12,8 @@ import rmes
 SOURCE = Path(rmes.__file__).parent
 LAYERS = [
     {"normal", "kernels", "domain", "measurements", "units", "report", "trials"},
-    {"gp", "quadrature", "multistart", "space"},
-    {"information", "fit", "paths", "pes"},
+    {"gp", "quadrature", "multistart", "space", "programs"},
+    {"information", "fit", "paths", "pes", "studyfile"},
     {"acquisition", "botorch"},
     {"maxima"},
     {"criteria", "answer"},
@@ -21,7 +21,8 @@ LAYERS = [
     {"suggest"},
     {"optimizer"},
     {"workers", "optuna", "plots", "sklearn"},
-    {"minimize"},
+    {"minimize", "demo", "ledger"},
+    {"cli"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
 
