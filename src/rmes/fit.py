@@ -102,31 +102,38 @@ def fit(
     target = _Target(model, data, *bounds(model, data))
     low, high, width, density = target.low, target.high, target.width, target.density
     samples = _affordable(samples, data.size)
-    if warm is not None and warm.best.shape == low.shape:
-        particles = np.resize(warm.samples, (samples, len(low))) if len(warm.samples) else None
-        guess = (warm.covariance / np.outer(width, width))[None]
-        start = ((warm.best - low) / width)[None]
-        found = climb(target, start, 1.0 / width, _WARM_TOLERANCE, guess)
+    if warm is not None and warm.best.shape != low.shape:
+        warm = None
+    # The curvature is good for a while; with many rows the best setting, which then only says
+    # where to propose samples, may lag behind as well.
+    aged = warm is None or not warm.size <= data.size < 1.15 * warm.size
+    if warm is not None and samples and not aged and data.size > _SMALL and data.size % 4:
+        best, covariance = warm.best, warm.covariance
     else:
-        warm, particles = None, None
-        found = _polish(target, _cold(target, rng))
-    top = int(np.argmax(found.value))
-    best = np.clip(low + found.x[top] * width, low, high)
-    if samples == 0:
+        if warm is None:
+            found = _polish(target, _cold(target, rng))
+        else:
+            guess = (warm.covariance / np.outer(width, width))[None]
+            tolerance = _LOOSE_TOLERANCE if samples else _WARM_TOLERANCE
+            found = climb(target, target.unit(warm.best)[None], 1.0 / width, tolerance, guess)
+        top = int(np.argmax(found.value))
+        best = np.clip(low + found.x[top] * width, low, high)
         covariance = found.curvature[top] * np.outer(width, width)
+    if samples == 0:
         return Fit(best, covariance, np.empty((0, len(best))), data.size)
 
-    if warm is None or data.size >= 1.15 * warm.size or data.size < warm.size:
+    if warm is None or aged:
         covariance, size = _laplace(target, best), data.size
     else:
         covariance, size = warm.covariance, warm.size
-    if particles is None or data.size <= _SMALL:
-        steps = 6 if particles is None else 2
-        particles = np.repeat(best[None], samples, axis=0) if particles is None else particles
-        particles = _metropolis(density, particles, best, covariance, steps, rng)
-        return Fit(best, covariance, particles, size)
-    turn = [data.size % samples]  # one sample at a time: the others have hardly aged
-    particles[turn] = _metropolis(density, particles[turn], best, covariance, 2, rng)
+    if warm is None or not len(warm.samples):
+        particles = np.repeat(best[None], samples, axis=0)
+        particles = _metropolis(density, particles, best, covariance, 6, rng)
+    else:
+        particles = np.resize(warm.samples, (samples, len(low)))
+        # With many rows one sample at a time: the others have hardly aged.
+        turn = slice(None) if data.size <= _SMALL else [data.size % samples]
+        particles[turn] = _metropolis(density, particles[turn], best, covariance, 2, rng)
     return Fit(best, covariance, particles, size)
 
 
@@ -135,9 +142,10 @@ def _affordable(samples: int, size: int) -> int:
     return min(samples, max(2, -(-samples * 150 // size)))
 
 
-_SMALL = 100  # rows up to which every sample is moved for every suggestion
-# In nats of the log posterior. The next data move the optimum by more than the warm tolerance.
-_COLD_TOLERANCE, _WARM_TOLERANCE = 1e-6, 1e-3
+_SMALL = 40  # rows up to which every sample is moved for every suggestion
+# In nats of the log posterior. The next data move the optimum by more than the warm tolerance;
+# where samples are drawn around it, the loose one is near enough.
+_COLD_TOLERANCE, _WARM_TOLERANCE, _LOOSE_TOLERANCE = 1e-6, 1e-3, 2e-2
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
 _LEGS = 6, 12, 24  # rounds of a race: half of the climbs show soon that they do not win
 _LEAST = 100  # rows of a subset, or a third of the data: the subsets together cost little then

@@ -298,11 +298,15 @@ class Posterior:
         half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))  # (L⁻¹k)'
         variance = self._variance(half)
         slope *= 2.0 * signal  # dk/dx_i = slope (x_i - X_i) / ℓ_i²
-        by_mean = slope * self.alpha[:, None, :]
-        by_variance = np.matmul(half, self.inverse_factor)  # (K⁻¹k)'
-        by_variance *= slope
-        by_variance *= -2.0
-        return Moments(mean, variance, self._pull_back(by_mean, x), self._pull_back(by_variance, x))
+        weights = np.empty((len(k), 2, *k.shape[1:]))
+        np.multiply(slope, self.alpha[:, None, :], out=weights[:, 0])
+        np.matmul(half, self.inverse_factor, out=weights[:, 1])  # (K⁻¹k)'
+        weights[:, 1] *= slope
+        # Σ_j weights_j (x - X_j) / ℓ², without forming the differences
+        pulled = np.einsum("stmn->stm", weights)[..., None] * x
+        pulled -= np.matmul(weights, self.x)
+        pulled /= np.square(self.length_scales)[:, None, None, :]
+        return Moments(mean, variance, pulled[:, 0], -2.0 * pulled[:, 1])
 
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Mean (S, m) and full covariance (S, m, m) of the process at x (m, d)."""
@@ -363,12 +367,6 @@ class Posterior:
         variance = prior - np.einsum("smn,smn->sm", half, half)
         # Rounding leaves an error of about 1e-16 times the prior variance; a variance is positive.
         return np.asarray(np.maximum(variance, 1e-14 * prior))
-
-    def _pull_back(self, weights: Array, x: Array) -> Array:
-        """Σ_j weights_j (x - X_j) / ℓ², without forming the differences: (S, m, d)."""
-        total = np.einsum("smn->sm", weights)[..., None] * x
-        total -= np.matmul(weights, self.x)
-        return np.asarray(total / (self.length_scales**2)[:, None, :])
 
 
 def posterior(model: Model, data: Data, theta: Array) -> Posterior:

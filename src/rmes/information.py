@@ -89,6 +89,11 @@ def log_rmes(
     problem = _standardize(mean, variance, noise_variance, maxima)
     parts, log_scale = _rmes_parts(problem)
     some = parts[0] > 0.0
+    if some.all():
+        parts[1:] /= parts[0]
+        np.log(parts[0], out=parts[0])
+        parts[0] += log_scale
+        return _gain(problem, parts)
     scale = np.where(some, parts[0], 1.0)
     value = np.where(some, np.log(scale) + log_scale, -np.inf)
     return _gain(problem, np.stack([value, *(np.where(some, parts[1:] / scale, 0.0))]))
@@ -246,7 +251,7 @@ def _standardize(
             f"maxima has shape {tops.shape}; expected (maxima,) or (maxima, {mu.size}), not empty"
         )
     for name, array in (("mean", mu), ("maxima", tops)):
-        if not np.isfinite(array).all():
+        if not math.isfinite(array.sum()) and not np.isfinite(array).all():
             raise ValueError(f"{name} holds a value that is not finite")
     for name, array in (("variance", var), ("noise_variance", noise)):
         if not (array.min() >= 0.0 and array.max() < np.inf):
@@ -401,12 +406,13 @@ def _compare_small(reference: Array, u: Array, unit: Array) -> tuple[Array, Arra
 def _rmes_parts(problem: _Problem) -> tuple[Array, Array]:
     """Value and derivatives of RMES in units of exp(log_scale)."""
     # far above every mean the limit underflows; noise that is negligible keeps its logarithm
-    silent = problem.noiseless & (problem.low <= _FAR)
-    noisy = (problem.low < problem.high) & ~silent
-    if noisy.all() and not problem.noiseless.any():
+    silent, differ = problem.noiseless, problem.low < problem.high
+    if differ.all() and not silent.any():
         return _integrate(problem, _mixture)
+    silent &= problem.low <= _FAR
+    noisy = differ & ~silent
     parts, log_scale = np.zeros((3, noisy.size)), np.zeros(noisy.size)
-    silent &= problem.low < problem.high
+    silent &= differ
     if silent.any():
         parts[:, silent] = _noiseless_parts(problem.gamma[:, silent])
     if noisy.any():
@@ -424,27 +430,30 @@ def _integrate(problem: _Problem, reference: _Reference) -> tuple[Array, Array]:
     last = np.where(low >= -_FAR, np.inf, high) if beyond else high
     start, stop = quadrature.support(low, last, rho, c)
     width = quadrature.strip(low, high, c)
-    kind = (low < -_FAR) + 2 * (low > _FAR)
+    group = quadrature.sharp(start, stop, rho, c).astype(np.intp)
+    if max(-low.min(), low.max()) > _FAR:
+        group += 2 * (low < -_FAR) + 4 * (low > _FAR)
     reach = rho * (1.0 + np.maximum(-low, high))
-    faint = reach < _MEHLER_BELOW
-    if not beyond:
-        faint &= np.minimum(reach, rho * (high - low)) < _FAINT
-    kind[faint] = 3
-    group = 2 * kind + quadrature.sharp(start, stop, rho, c)
+    if reach.min() < _MEHLER_BELOW:
+        faint = reach < _MEHLER_BELOW
+        if not beyond:
+            faint &= np.minimum(reach, rho * (high - low)) < _FAINT
+        group = np.where(faint, 6 + group % 2, group)
     if (group == group[0]).all():
         members: list[tuple[int, Any]] = [(int(group[0]), slice(None))]
     else:
         members = [(g, np.flatnonzero(group == g)) for g in sorted(set(group.tolist()))]
     parts, log_scale = np.empty((3, rho.size)), np.empty(rho.size)
+    together = 0 if beyond else _CHUNK // len(problem.gamma)
     for label, chosen in members:
-        some = problem.take(chosen)
+        some = problem if len(members) == 1 else problem.take(chosen)
         if label % 2:
             rules = quadrature.panels(
                 some.gamma, some.rho, some.c, stop[chosen], width[chosen], beyond
             )
         else:
             rules = quadrature.trapezoidal(
-                start[chosen], stop[chosen], some.rho, some.c, width[chosen]
+                start[chosen], stop[chosen], some.rho, some.c, width[chosen], together
             )
         terms = (_ordinary, _below, _above, _faint)[label // 2](some, reference)
         parts[:, chosen], log_scale[chosen] = _sum(rules, terms, *some.gamma.shape)
@@ -455,6 +464,12 @@ def _sum(
     rules: tuple[quadrature.Nodes, ...], terms: "_Terms", size: int, points: int
 ) -> tuple[Array, Array]:
     """Add up blocks of nodes, a cache's worth at a time."""
+    if (
+        len(rules) == 1
+        and rules[0].offset.shape[1] == points
+        and rules[0].offset.size * size <= _CHUNK
+    ):
+        return terms(rules[0])  # a block is a point
     owners, sums, scales = [], [], []
     for rule in rules:
         nodes, blocks = rule.offset.shape

@@ -83,7 +83,7 @@ def from_paths(
         scale[owner // count],
         _TOLERANCE * deviation,
         domain,
-        _ROUNDS,
+        3 + -(-domain.dimensions // 3),  # see _TOLERANCE
     )
     order = np.lexsort((-found.value, owner))
     best = order[np.searchsorted(owner[order], np.arange(len(screened)))]
@@ -94,9 +94,9 @@ def from_paths(
     return Maxima(value.reshape(shape), found.x[best].reshape(*shape, -1), drawn)
 
 
-# Four in five climbs are done by then; the others still move, but hardly rise.
-_ROUNDS = 7
-_TOLERANCE = 1e-4  # of the signal's standard deviation: what a further step would add
+# Of the signal's standard deviation: what a further step would add. After 4 rounds in 2
+# coordinates, 5 in 6, paths are 1e-4 below their tops on average.
+_TOLERANCE = 3e-4
 
 
 def _starts(

@@ -140,19 +140,25 @@ def _direction(
     x: Array, gradient: Array, inverse: Array, scale: Array, fresh: NDArray[np.bool_]
 ) -> tuple[Array, Array]:
     """Ascent directions (m, d), and the rise (m,) that a step along them promises."""
-    outward = ((x <= 0.0) & (gradient < 0.0)) | ((x >= 1.0) & (gradient > 0.0))
     # A logarithm far in a tail can be steeper than squares of doubles can hold.
-    masked = np.where(outward, 0.0, np.clip(gradient, -1e100, 1e100))
+    masked = np.minimum(np.maximum(gradient, -1e100), 1e100)
+    outward = np.where(gradient > 0.0, x >= 1.0, x <= 0.0)
+    held = outward.any()
+    if held:
+        masked[outward] = 0.0
     direction = np.matmul(inverse, masked[:, :, None])[:, :, 0]
-    direction[outward] = 0.0
+    if held:
+        direction[outward] = 0.0
     promise = np.einsum("ij,ij->i", direction, masked)
     scaled = direction / scale
-    length = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    length = np.einsum("ij,ij->i", scaled, scaled)
     # The first step has no curvature to go by: it is half a scale long at most. Later ones may
     # be as long as two scales.
-    shrink = np.minimum(1.0, np.where(fresh, 0.5, 2.0) / np.maximum(length, 1e-300))
-    direction *= shrink[:, None]
-    promise *= shrink
+    most = np.where(fresh, 0.25, 4.0)
+    if (length > most).any():
+        shrink = np.sqrt(most / np.maximum(length, most))
+        direction *= shrink[:, None]
+        promise *= shrink
     return direction, promise
 
 
@@ -164,19 +170,22 @@ def _update(inverse: Array, fresh: NDArray[np.bool_], s: Array, y: Array) -> Non
     """
     y = np.where(s == 0.0, 0.0, y)  # coordinates held at a bound say nothing about the others
     sy = np.einsum("ij,ij->i", s, y)
-    yy = np.einsum("ij,ij->i", y, y)
-    good = sy > 1e-10 * np.sqrt(np.einsum("ij,ij->i", s, s) * yy)
+    least = 1e-20 * np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y)
+    good = (sy > 0.0) & (sy * sy > least)
     u = np.matmul(inverse, y[:, :, None])[:, :, 0]
+    yu = np.einsum("ij,ij->i", y, u)
     if fresh.any():  # size the matrix by the first curvature seen (Nocedal & Wright, eq. 6.20)
         first = fresh & good
-        yu = np.einsum("ij,ij->i", y, u)
         size = np.where(first, sy / np.where(first, yu, 1.0), 1.0)
         inverse *= size[:, None, None]
         u *= size[:, None]
+        yu *= size
         fresh &= ~first
-    sy = np.where(good, sy, 1.0)
-    v = (0.5 * (1.0 + np.einsum("ij,ij->i", y, u) / sy))[:, None] * s - u
-    v *= (good / sy)[:, None]
+    if not good.all():
+        sy = np.where(good, sy, np.inf)
+    v = (0.5 + 0.5 * yu / sy)[:, None] * s
+    v -= u
+    v /= sy[:, None]
     product = s[:, :, None] * v[:, None, :]
     inverse += product
     inverse += product.transpose(0, 2, 1)

@@ -21,8 +21,8 @@ TRAPEZOIDAL_NODES = 6
 # 0.2: values to 1e-11, derivatives to 1.5e-10.
 LEGENDRE_NODES = 24
 PANEL = 14.0
-# At this c/ρ a lone step needs as many nodes by either rule.
-SHARP_BELOW = 0.25
+# At this c/ρ five steps that stand apart need as many nodes by either rule.
+SHARP_BELOW = 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +104,33 @@ def _blocks(count: np.ndarray) -> tuple[np.ndarray, Array]:
     return owner, np.arange(owner.size) - first[owner]
 
 
-def trapezoidal(start: Array, stop: Array, rho: Array, c: Array, width: Array) -> tuple[Nodes, ...]:
-    """Equal steps over [start, stop]: converges geometrically, since both ends are negligible."""
+def trapezoidal(
+    start: Array, stop: Array, rho: Array, c: Array, width: Array, together: int
+) -> tuple[Nodes, ...]:
+    """Equal steps over [start, stop]: converges geometrically, since both ends are negligible.
+
+    Up to `together` nodes in all are laid in one block for each point, with as many nodes for
+    all of them, of which those beyond `stop` weigh nothing: there is less to arrange.
+    """
+    length, ratio = stop - start, rho / c
+    step = c * np.minimum(STEP / np.sqrt(1.0 + rho * rho), width / rho)
     per_block = TRAPEZOIDAL_NODES
-    step = np.minimum(STEP * c / np.sqrt(1.0 + rho * rho), width * c / rho)
-    count = np.maximum(np.ceil((stop - start) / (step * per_block)), 1.0).astype(np.intp)
-    owner, place = _blocks(count)
-    step = ((stop - start) / (count * per_block))[owner]
-    index = np.arange(per_block)[:, None] + (place * per_block + 0.5)  # (nodes, blocks)
-    nu = start[owner] + step * index
+    needed = per_block * np.maximum(np.ceil(length / (per_block * step)), 1.0)
+    most = int(needed.max())
+    if most * rho.size <= together:
+        owner = np.arange(rho.size)
+        step = length / needed
+        index = np.arange(0.5, most)[:, None]
+        nu = start + step * index
+    else:
+        owner, place = _blocks((needed / per_block).astype(np.intp))
+        step, start, ratio = (length / needed)[owner], start[owner], ratio[owner]
+        nu = start + step * (np.arange(0.5, per_block)[:, None] + place * per_block)
     square = nu * nu
     log_weight = (np.log(step) - LOG_ROOT_2PI) - 0.5 * square
-    anchor, offset = np.zeros(owner.size), nu * (rho / c)[owner]
+    if most * rho.size <= together:
+        log_weight[index > needed] = -np.inf
+    anchor, offset = np.zeros(owner.size), nu * ratio  # (nodes, blocks)
     return (Nodes(owner, anchor, offset, nu, log_weight, nu, square - 1.0),)
 
 

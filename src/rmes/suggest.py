@@ -43,7 +43,8 @@ class Settings:
     maxima : int
         Draws of the maximum for each of them.
     candidates : int
-        Space-filling points that are looked at before the climbs.
+        Space-filling points that are looked at before the climbs, at most: 64, and as many for
+        each coordinate, if that is less.
     climbs : int
         How many of them are climbed from.
     repeats : bool
@@ -55,7 +56,7 @@ class Settings:
     samples: int = 4
     maxima: int = 5
     candidates: int = 256
-    climbs: int = 6
+    climbs: int = 8
     repeats: bool = True
     model: Model = Model()
 
@@ -281,7 +282,9 @@ def guided(
     domain: Domain,
 ) -> tuple[Array, Array]:
     """Tops (m, d) of the function and their values, climbed to by way of a cheap stand-in."""
-    ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, _GUIDED_ROUNDS)
+    # More rounds hardly raise the ends: they would follow one narrow ridge.
+    few, more = 2 + domain.dimensions, 3 + 2 * domain.dimensions
+    ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, few)
     final = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
     found = search(
         lambda x, _rows: function(x),
@@ -289,7 +292,8 @@ def guided(
         scale,
         _TOLERANCE,
         domain,
-        curvature=ends.curvature[final],
+        more,
+        ends.curvature[final],
     )
     return found.x, found.value
 
@@ -333,9 +337,9 @@ def _repeat(
     return int(near[best]) if worth[best] >= here - margin else None
 
 
-_TOLERANCE = 1e-4  # of log acquisition: a relative 1e-4 of the information
+# Of the log acquisition: what a further step promises, relative to the information.
+_TOLERANCE = 1e-4
 _GUIDED = 3e-2  # the same for the stand-in, which is no closer to the truth than that
-_GUIDED_ROUNDS = 6
 _FINAL_CLIMBS = 2
 
 
@@ -344,7 +348,7 @@ def _candidates(
 ) -> Array:
     """Space-filling points, and a cloud around the data with the best means."""
     d = domain.dimensions
-    count = settings.candidates
+    count = min(settings.candidates, 64 + 64 * d)
     if domain.size <= count:
         return domain.enumerate()
     filling = space_filling(count, d, rng)
