@@ -927,12 +927,14 @@ def test_a_prediction_at_the_recommendation_is_the_recommendation():
 
 
 def test_predictions_hold_the_truth_where_noise_is_known():
-    opt = rmes.Optimizer(SQUARE, seed=5, noise_sd=0.05)
-    steps(opt, noisy(bowl, 0.05), 20)
     places = [{"a": a, "b": b} for a in np.linspace(0, 1, 6) for b in np.linspace(0, 1, 6)]
-    mean, sd = opt.predict(places)
-    error = np.abs(mean - [bowl(place) for place in places])
-    assert np.mean(error < 2.0 * sd) > 0.8
+    held = []
+    for seed in range(4):
+        opt = rmes.Optimizer(SQUARE, seed=seed, noise_sd=0.05)
+        steps(opt, noisy(bowl, 0.05), 20)
+        mean, sd = opt.predict(places)
+        held.append(np.abs(mean - [bowl(place) for place in places]) < 2.0 * sd)
+    assert np.mean(held) > 0.8
     np.testing.assert_allclose(opt.predict_noise(places), 0.05, rtol=1e-9)
 
 

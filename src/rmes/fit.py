@@ -137,6 +137,19 @@ def fit(
     return Fit(best, covariance, particles, size)
 
 
+def widened(model: Model, data: Data, learned: Fit, count: int, rng: np.random.Generator) -> Fit:
+    """The fit with up to `count` samples of the posterior instead of a handful.
+
+    For answers, which are given once: the spread of a handful of settings is a matter of luck.
+    Where data abound there are fewer of them, but never fewer than there were.
+    """
+    count = max(len(learned.samples), min(count, count * 100 // data.size))
+    target = _Target(model, data, *bounds(model, data))
+    particles = np.resize(learned.samples, (count, len(learned.best)))
+    density, best, covariance = target.density, learned.best, learned.covariance
+    return replace(learned, samples=_metropolis(density, particles, best, covariance, 6, rng))
+
+
 def _affordable(samples: int, size: int) -> int:
     """Fewer settings where data abound: their posterior is narrow then, and each one costs n³."""
     return min(samples, max(2, -(-samples * 150 // size)))
@@ -145,7 +158,7 @@ def _affordable(samples: int, size: int) -> int:
 _SMALL = 40  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance;
 # where samples are drawn around it, the loose one is near enough.
-_COLD_TOLERANCE, _WARM_TOLERANCE, _LOOSE_TOLERANCE = 1e-6, 1e-3, 2e-2
+_COLD_TOLERANCE, _WARM_TOLERANCE, _LOOSE_TOLERANCE = 1e-6, 1e-3, 5e-3
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
 _LEGS = 6, 12, 24  # rounds of a race: half of the climbs show soon that they do not win
 _LEAST = 100  # rows of a subset, or a third of the data: the subsets together cost little then

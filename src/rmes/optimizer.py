@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmes.answer import Belief, believe, best_anywhere, best_measured, prospects
-from rmes.fit import Fit, fit
+from rmes.fit import Fit, fit, widened
 from rmes.gp import Posterior
 from rmes.measurements import Data, merge
 from rmes.multistart import space_filling
@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 
 _VERSION = 1  # of the JSON format
 _OUTLOOK_DRAWS = 256
+_ANSWER_SAMPLES = 16  # settings of the hyperparameters behind an answer
 _MAP_DRAWS = 16  # of the maximum for each setting: more than a suggestion needs, for smooth maps
 
 
@@ -116,6 +117,7 @@ class Optimizer:
             raise TypeError(f"initial is {initial!r}; expected a number or a list of points")
         self._records: list[Record] = []
         self._known: _Knowledge | None = None  # until the next value is told
+        self._pondered: _Knowledge | None = None  # likewise
         self._fit = learned  # of the last suggestion, a warm start for the next
         self._fitted = 0  # number of values it was learnt from
 
@@ -285,7 +287,7 @@ class Optimizer:
         else:
             self._records[number] = told
         if values:
-            self._known = None
+            self._known = self._pondered = None
         return record.for_user()
 
     def _find(self, trial: Trial | int | Mapping[str, Any]) -> Record:
@@ -339,7 +341,7 @@ class Optimizer:
         """
         if among not in ("anywhere", "measured"):
             raise ValueError(f"among is {among!r}; expected 'anywhere' or 'measured'")
-        known = self._learn()
+        known = self._ponder()
         rng = np.random.default_rng([self.seed, 2, self._told()])
         with small_work(known.data.size):
             measured = best_measured(known.posterior)
@@ -379,7 +381,7 @@ class Optimizer:
 
     def outlook(self) -> Outlook:
         """What is still to gain: where the true optimum lies, and how far the answer is from it."""
-        known = self._learn()
+        known = self._ponder()
         answer = self.recommend()
         rng = np.random.default_rng([self.seed, 3, self._told()])
         x = self.space.encode(answer.params)
@@ -397,7 +399,7 @@ class Optimizer:
                 situation = replace(self._situation(units), failed=self._points([]))
                 none = self._points([])
                 next_one = choose(
-                    known.data, known.posterior, none, situation, settings, rng, known.fit
+                    known.data, self._learn().posterior, none, situation, settings, rng, known.fit
                 )
                 information = float(np.exp(next_one.value))
         low, high = np.quantile(optimum, [0.05, 0.95])
@@ -421,7 +423,7 @@ class Optimizer:
         mean, sd : (m,) arrays
             In the units of the told values. Pending trials play no part.
         """
-        known, x = self._learn(), self._cube(params)
+        known, x = self._ponder(), self._cube(params)
         beliefs = believe(known.posterior, x)
         mean, sd = np.array([(belief.mean, belief.sd) for belief in beliefs]).reshape(-1, 2).T
         return known.units.backward(mean), sd * known.units.stretch(mean)
@@ -431,7 +433,7 @@ class Optimizer:
 
         Known or inferred; in the units of the told values.
         """
-        known, x = self._learn(), self._cube(params)
+        known, x = self._ponder(), self._cube(params)
         noise = new_noise(known.data, known.posterior, self._situation(known.units).noise_at)
         mean = known.posterior.predict(x)[0].mean(axis=0)
         return np.asarray(np.sqrt(noise(x).mean(axis=0)) * known.units.stretch(mean))
@@ -520,6 +522,19 @@ class Optimizer:
                 posterior = posterior_given(data, np.empty((0, 0)), self._model, learned)
             self._known = _Knowledge(data, units, learned, posterior)
         return self._known
+
+    def _ponder(self) -> _Knowledge:
+        """What `_learn` says, with more settings of the hyperparameters: for answers."""
+        known = self._learn()
+        if self._pondered is None:
+            if not len(known.fit.samples):
+                return known
+            rng = np.random.default_rng([self.seed, 5, self._told()])
+            with small_work(known.data.size):
+                wide = widened(self._model, known.data, known.fit, _ANSWER_SAMPLES, rng)
+                posterior = posterior_given(known.data, np.empty((0, 0)), self._model, wide)
+            self._pondered = replace(known, fit=wide, posterior=posterior)
+        return self._pondered
 
     def _told(self) -> int:
         """Number of values told so far."""
