@@ -1,11 +1,9 @@
-"""The demo, from a clone: `rmes demo` does the same.
+"""The demo, from a clone: a noisy function, the search, and the answer beside the truth.
 
-Run: python examples/branin.py [seed]   (needs pip install "rmes[plot]")
+Run: python examples/branin.py [seed] [--problem forrester]   (needs pip install "rmes[plot]")
 """
 
-import sys
-
-from rmes.demo import main
+from rmes.demo import arguments, main
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(**vars(arguments()))

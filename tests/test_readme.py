@@ -1,13 +1,13 @@
 """What the README shows is what happens."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rmes
+from rmes import demo
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -49,14 +49,35 @@ def test_links_lead_to_files(path):
     assert (ROOT / path).is_file()
 
 
-def test_demo_prints_the_truth_and_draws(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "branin.py")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "45 measurements; recommended" in done.stdout
-    assert "True optimum     1.05" in done.stdout
-    assert (tmp_path / "demo.png").stat().st_size > 50_000
+@pytest.mark.parametrize(
+    ("problem", "optimum"), [("branin", "1.05"), ("forrester", "6.02"), ("hartmann6", "3.32")]
+)
+def test_demo_prints_the_truth_and_draws(tmp_path, capsys, problem, optimum):
+    picture = tmp_path / "demo.png"
+    demo.main(problem=problem, budget=12, output=str(picture))
+    said = capsys.readouterr().out
+    assert f"True optimum     {optimum}" in said
+    assert "      12   " in said
+    assert picture.stat().st_size > 50_000
+
+
+def test_true_optima_of_the_demo_are_the_largest_values():
+    for problem in demo.PROBLEMS.values():
+        low, high = np.array(list(problem.space.values())).T
+        points = np.random.default_rng(0).uniform(low, high, (20_000, len(low)))
+        assert problem.truth(problem.optima) == pytest.approx(problem.optimum, abs=1e-4)
+        near = np.clip(problem.optima + 1e-3 * (high - low), low, high)
+        assert max(problem.truth(points).max(), problem.truth(near).max()) < problem.optimum
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"problem": "rosenbrock"}, "expected one of branin"),
+        ({"noise_sd": -1.0}, "expected 0 or more"),
+        ({"budget": 0}, "expected at least 1"),
+    ],
+)
+def test_demo_refuses_what_it_cannot_do(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        demo.main(**wrong)

@@ -367,12 +367,25 @@ def run(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the suggestions.")] = 5,
+    problem: Annotated[
+        str, typer.Option(help="branin, forrester (one variable) or hartmann6 (six).")
+    ] = "branin",
+    noise_sd: Annotated[
+        float | None, typer.Option(min=0.0, help="Standard deviation of the noise.")
+    ] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="How many measurements.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the suggestions.")] = 6,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="A .png, .pdf or .svg file.")
+    ] = "demo.png",
 ) -> None:
-    """Find the top of a noisy function, and draw it in demo.png; takes ten seconds."""
+    """Find the top of a noisy function whose truth is known; compare and draw.
+
+    Takes about ten seconds.
+    """
     from rmes import demo as packaged
 
-    packaged.main(seed)
+    packaged.main(seed, problem=problem, noise_sd=noise_sd, budget=budget, output=output)
 
 
 # ---------------------------------------------------------------------- running programs
