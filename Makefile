@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 BENCH  := .bench/venv
 TORCH  := .torch/venv
 
-.PHONY: demo test test-torch lint format bench clean
+.PHONY: demo test test-torch lint format bench bench-peers clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml
@@ -48,6 +48,9 @@ $(BENCH)/.ready: pyproject.toml benchmarks/requirements.txt
 bench: $(BENCH)/.ready  ## Speed beside other tools and exact RMES against Adam, in an environment of its own
 	$(BENCH)/bin/python benchmarks/speed.py $(FLAGS)
 	$(BENCH)/bin/python benchmarks/exact.py
+
+bench-peers: $(BENCH)/.ready  ## True regret beside other tools, a short version of docs/benchmarks.md
+	$(BENCH)/bin/python benchmarks/regret.py --short --rows .bench/regret-short.jsonl
 
 clean:
 	rm -rf $(VENV) .bench .torch build dist

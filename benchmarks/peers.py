@@ -1,7 +1,8 @@
 """The tools we compare: each suggests the next point of a maximisation on the unit cube.
 
-An adapter does what the tool's own users do in a sequential loop. Packages are imported by the
-constructors: a process pays only for the tool it uses.
+An adapter does what the tool's own users do in a sequential loop, and gives the answer that the
+tool's documentation tells them to take. Packages are imported by the constructors: a process pays
+only for the tool it uses.
 """
 
 import os
@@ -11,7 +12,10 @@ import numpy as np
 
 
 class Tool:
-    """One way to choose the next point; made afresh for each run by `tool(d, seed)`."""
+    """One way to choose points and to answer; made afresh for each run by `tool(d, seed)`.
+
+    `exact` says that measurements have no noise, for the tools that want to know.
+    """
 
     name: ClassVar[str]
     imports: ClassVar[str]  # what a user's script has to import
@@ -23,10 +27,24 @@ class Tool:
 
         X (n, d) and y (n,) only grow from call to call: the tool is told the new rows.
         """
+        self._learn(X, y)
+        return self._ask(X, y)
+
+    def answer(self, X, y):
+        """The point (d,) that the tool's documentation tells its users to take.
+
+        Most tools point at the best single measurement (`best_params`, `max`, `x`).
+        """
+        self._learn(X, y)
+        return X[np.argmax(y)]
+
+    def believed(self, X, y):
+        """The optimum (d,) of the posterior mean, or None where the tool cannot give it."""
+
+    def _learn(self, X, y):
         for x, value in zip(X[self.told :], y[self.told :], strict=True):
             self._tell(x, float(value))
         self.told = len(y)
-        return self._ask(X, y)
 
     def _tell(self, x, value):
         pass
@@ -41,12 +59,19 @@ class RMES(Tool):
     name = "rmes"
     imports = "import rmes"
     packages = ("rmes", "numpy", "scipy")
+    acquisition = "rmes"
 
-    def __init__(self, d, seed):
+    def __init__(self, d, seed, exact=False):
         import rmes
+        from rmes.suggest import Settings
 
-        space = {f"x{i}": (0.0, 1.0) for i in range(d)}
-        self.optimizer = rmes.Optimizer(space, direction="maximize", noise_sd=None, seed=seed)
+        self.optimizer = rmes.Optimizer(
+            {f"x{i}": (0.0, 1.0) for i in range(d)},
+            direction="maximize",
+            noise_sd=0.0 if exact else None,
+            seed=seed,
+            settings=Settings(acquisition=self.acquisition),
+        )
         self.trial = None
 
     def _tell(self, x, value):
@@ -57,22 +82,50 @@ class RMES(Tool):
         self.trial = self.optimizer.ask()
         return point(self.trial.params)
 
+    def answer(self, X, y):
+        self._learn(X, y)
+        return point(self.optimizer.recommend().params)
 
-class OptunaGP(Tool):
-    """Optuna's `GPSampler` with its defaults (log expected improvement), one study throughout."""
+    believed = answer
 
-    name = "optuna-gp"
-    imports = "import optuna; from optuna.samplers import GPSampler"
-    packages = ("optuna", "greenlet", "torch", "numpy", "scipy")
 
-    def __init__(self, d, seed):
+class OurMES(RMES):
+    """Max-value entropy search of the latent function, on our model."""
+
+    name = "rmes:mes"
+    acquisition = "mes"
+
+
+class OurLogEI(RMES):
+    """Log expected improvement over the best posterior mean, on our model."""
+
+    name = "rmes:log-ei"
+    acquisition = "log-ei"
+
+
+class OurUCB(RMES):
+    """The upper confidence bound, on our model."""
+
+    name = "rmes:ucb"
+    acquisition = "ucb"
+
+
+class OurPES(RMES):
+    """Predictive entropy search, on our model."""
+
+    name = "rmes:pes"
+    acquisition = "pes"
+
+
+class Optuna(Tool):
+    """One study throughout; subclasses give the sampler."""
+
+    def __init__(self, d, seed, exact=False):
         import optuna
 
-        limit_torch()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space = {f"x{i}": optuna.distributions.FloatDistribution(0, 1) for i in range(d)}
-        sampler = optuna.samplers.GPSampler(seed=seed)
-        self.study = optuna.create_study(direction="maximize", sampler=sampler)
+        self.study = optuna.create_study(direction="maximize", sampler=self._sampler(seed, exact))
         self.trial = None
 
     def _tell(self, x, value):
@@ -88,6 +141,37 @@ class OptunaGP(Tool):
         self.trial = self.study.ask(self.space)
         return point(self.trial.params)
 
+    def answer(self, X, y):
+        self._learn(X, y)
+        return point(self.study.best_params)
+
+
+class OptunaGP(Optuna):
+    """Optuna's `GPSampler` with its defaults (log expected improvement)."""
+
+    name = "optuna-gp"
+    imports = "import optuna; from optuna.samplers import GPSampler"
+    packages = ("optuna", "greenlet", "torch", "numpy", "scipy")
+
+    def _sampler(self, seed, exact):
+        from optuna.samplers import GPSampler
+
+        limit_torch()
+        return GPSampler(seed=seed, deterministic_objective=exact)
+
+
+class OptunaTPE(Optuna):
+    """Optuna's `TPESampler` with its defaults: what `create_study` takes."""
+
+    name = "optuna-tpe"
+    imports = "import optuna"
+    packages = ("optuna", "numpy", "scipy")
+
+    def _sampler(self, seed, exact):
+        from optuna.samplers import TPESampler
+
+        return TPESampler(seed=seed)
+
 
 class BoTorch(Tool):
     """`SingleTaskGP`, default priors, standardised y; subclasses give the acquisition."""
@@ -99,19 +183,41 @@ class BoTorch(Tool):
     packages = ("botorch", "gpytorch", "torch", "numpy", "scipy")
     warm = True  # fit from the last setting, as the closed-loop tutorial does to be quick
 
-    def __init__(self, d, seed):
+    def __init__(self, d, seed, exact=False):
         import torch
 
         limit_torch()
         torch.manual_seed(seed)
         self.bounds = torch.stack([torch.zeros(d), torch.ones(d)]).double()
         self.fitted = []  # the hyperparameters of the last model
+        self.model = None
 
     def _ask(self, X, y):
         import torch
+
+        self.model = self._fit(X, y)
+        return self._climb(self._acquisition(self.model, torch.from_numpy(X)))
+
+    def believed(self, X, y):
+        import torch
+        from botorch.acquisition import PosteriorMean
+
+        with torch.random.fork_rng(devices=[]):  # asking for an answer must not change the run
+            model = self.model
+            if model is None or len(model.train_targets) != len(y):
+                model = self._fit(X, y)
+            return self._climb(PosteriorMean(model))
+
+    def _climb(self, acquisition):
+        from botorch.optim import optimize_acqf
+
+        x, _ = optimize_acqf(acquisition, self.bounds, q=1, num_restarts=10, raw_samples=512)
+        return x[0].numpy()
+
+    def _fit(self, X, y):
+        import torch
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import SingleTaskGP
-        from botorch.optim import optimize_acqf
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         X = torch.from_numpy(X)
@@ -121,9 +227,7 @@ class BoTorch(Tool):
                 parameter.data.copy_(value)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         self.fitted = [parameter.detach().clone() for parameter in model.parameters()]
-        acquisition = self._acquisition(model, X)
-        x, _ = optimize_acqf(acquisition, self.bounds, q=1, num_restarts=10, raw_samples=512)
-        return x[0].numpy()
+        return model
 
 
 class BoTorchMES(BoTorch):
@@ -136,6 +240,19 @@ class BoTorchMES(BoTorch):
         from botorch.utils.sampling import draw_sobol_samples
 
         return qMaxValueEntropy(model, draw_sobol_samples(self.bounds, n=1000, q=1)[:, 0])
+
+
+class BoTorchGIBBON(BoTorch):
+    """GIBBON (`qLowerBoundMaxValueEntropy`) with BoTorch's defaults over 1,000 candidates."""
+
+    name = "botorch-gibbon"
+
+    def _acquisition(self, model, X):
+        from botorch.acquisition.max_value_entropy_search import qLowerBoundMaxValueEntropy
+        from botorch.utils.sampling import draw_sobol_samples
+
+        candidates = draw_sobol_samples(self.bounds, n=1000, q=1)[:, 0]
+        return qLowerBoundMaxValueEntropy(model, candidates)
 
 
 class BoTorchLogNEI(BoTorch):
@@ -156,7 +273,7 @@ class BayesOpt(Tool):
     imports = "import bayes_opt"
     packages = ("bayesian-optimization", "scikit-learn", "numpy", "scipy")
 
-    def __init__(self, d, seed):
+    def __init__(self, d, seed, exact=False):
         from bayes_opt import BayesianOptimization, acquisition
 
         self.optimizer = BayesianOptimization(
@@ -174,6 +291,40 @@ class BayesOpt(Tool):
     def _ask(self, X, y):
         return point(self.optimizer.suggest())
 
+    def answer(self, X, y):
+        self._learn(X, y)
+        return point(self.optimizer.max["params"])
+
+
+class Skopt(Tool):
+    """scikit-optimize's `Optimizer` with its defaults (GP, hedge of three acquisitions)."""
+
+    name = "skopt"
+    imports = "import skopt"
+    packages = ("scikit-optimize", "scikit-learn", "numpy", "scipy")
+
+    def __init__(self, d, seed, exact=False):
+        from skopt import Optimizer
+
+        self.optimizer = Optimizer([(0.0, 1.0)] * d, random_state=seed)
+
+    def _tell(self, x, value):
+        self.optimizer.tell(list(map(float, x)), -value)
+
+    def _ask(self, X, y):
+        return np.array(self.optimizer.ask())
+
+    def answer(self, X, y):
+        self._learn(X, y)
+        return np.array(self.optimizer.get_result().x)
+
+    def believed(self, X, y):
+        from skopt.utils import expected_minimum
+
+        self._learn(X, y)
+        x, _ = expected_minimum(self.optimizer.get_result(), random_state=0)
+        return np.array(x)
+
 
 class Random(Tool):
     """Uniform points: what any model has to beat."""
@@ -182,7 +333,7 @@ class Random(Tool):
     imports = "import numpy"
     packages = ("numpy",)
 
-    def __init__(self, d, seed):
+    def __init__(self, d, seed, exact=False):
         self.d, self.rng = d, np.random.default_rng(seed)
 
     def _ask(self, X, y):
@@ -205,4 +356,21 @@ def limit_torch():
         torch.set_num_threads(1)
 
 
-TOOLS = {t.name: t for t in (RMES, OptunaGP, BoTorchMES, BoTorchLogNEI, BayesOpt, Random)}
+TOOLS = {
+    t.name: t
+    for t in (
+        RMES,
+        OurMES,
+        OurLogEI,
+        OurUCB,
+        OurPES,
+        OptunaGP,
+        OptunaTPE,
+        BoTorchLogNEI,
+        BoTorchMES,
+        BoTorchGIBBON,
+        BayesOpt,
+        Skopt,
+        Random,
+    )
+}

