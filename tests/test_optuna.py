@@ -288,6 +288,15 @@ def test_failed_trials_are_failures_of_their_points():
     assert [t["params"]["x"] for t in told] == points
 
 
+@pytest.mark.parametrize("stray", [2.0, math.nan, "a", True, None])
+def test_trials_outside_the_space_are_left_out(stray):
+    study = added([({"x": 0.2}, 1.0), ({"x": 0.6}, 0.5)])
+    own = {"x": CategoricalDistribution([stray])}
+    study.add_trial(optuna.create_trial(params={"x": stray}, distributions=own, value=0.0))
+    told = optimizer_of(study, search_space=UNIT).trials
+    assert [t["values"] for t in told] == [[1.0], [0.5]]
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf])
 def test_infinite_values_are_failures(value):
     study = added([({"x": 0.2}, 1.0), ({"x": 0.4}, value), ({"x": 0.6}, 0.5)])

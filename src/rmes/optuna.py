@@ -141,6 +141,11 @@ def _inward(
         value = params[name]
         if isinstance(distribution, CategoricalDistribution):
             value = _labels(distribution)[int(distribution.to_internal_repr(value))]
+        elif isinstance(distribution, FloatDistribution | IntDistribution):
+            right = isinstance(distribution, FloatDistribution) or value == int(value)
+            right = right and not isinstance(value, bool)
+            if not (right and distribution.low <= value <= distribution.high):
+                raise ValueError(f"{name} is {value}, which is not in {distribution}")
         read[name] = value
     return read
 
@@ -193,7 +198,6 @@ class _Evidence:
 def _evidence(
     trials: Sequence[FrozenTrial],
     distributions: Mapping[str, BaseDistribution],
-    space: Space,
     but: int | None = None,
 ) -> _Evidence:
     """Sort the trials, all but the one of number `but`, into measured, failed and pending."""
@@ -202,7 +206,7 @@ def _evidence(
     for trial in trials:
         if trial.number == but or trial.number in retried:
             continue
-        params = _params(trial, distributions, space)
+        params = _params(trial, distributions)
         if params is None:
             continue
         if trial.state == TrialState.RUNNING:
@@ -224,7 +228,7 @@ def _evidence(
 
 
 def _params(
-    trial: FrozenTrial, distributions: Mapping[str, BaseDistribution], space: Space
+    trial: FrozenTrial, distributions: Mapping[str, BaseDistribution]
 ) -> dict[str, Any] | None:
     """The parameters of a trial in the space; None where it lacks some or has others."""
     have = trial.params
@@ -233,11 +237,9 @@ def _params(
     if not distributions.keys() <= have.keys():
         return None
     try:
-        params = _inward(have, distributions)
-        space.encode(params)
+        return _inward(have, distributions)
     except (TypeError, ValueError):  # of another range or kind
         return None
-    return params
 
 
 def _noise_sd(trial: FrozenTrial) -> float | None:
@@ -417,7 +419,7 @@ def optimizer_of(
         noise_sd = study.sampler.noise_sd
     distributions = _shared(study) if search_space is None else search_space
     space = _space(distributions)
-    evidence = _evidence(study.get_trials(deepcopy=False), distributions, space)
+    evidence = _evidence(study.get_trials(deepcopy=False), distributions)
     return _optimizer(space, direction, evidence, noise_sd, seed, settings)
 
 
@@ -433,10 +435,11 @@ def _optimizer(
     optimizer = Optimizer(
         space, direction, noise_sd, seed, initial=0, settings=settings, learned=learned
     )
-    for each in evidence.measured:
-        optimizer.tell(each.params, each.value, noise_sd=each.noise_sd)
+    for each in evidence.measured:  # by trial: looking for a point that is waited for takes longer
+        trial = optimizer.announce(each.params)
+        optimizer.tell(trial, each.value, noise_sd=each.noise_sd)
     for params in evidence.failed:
-        optimizer.tell(params, failed=True)
+        optimizer.tell(optimizer.announce(params), failed=True)
     for params in evidence.pending:
         optimizer.announce(params)
     return optimizer
@@ -592,7 +595,7 @@ class RMESSampler(BaseSampler):
         space = _space(search_space)
         for attempt in range(_ATTEMPTS):
             trials = study.get_trials(deepcopy=False)
-            evidence = _evidence(trials, search_space, space, trial.number)
+            evidence = _evidence(trials, search_space, trial.number)
             index = _index(trial, trials)
             optimizer = _optimizer(
                 space,
@@ -608,7 +611,7 @@ class RMESSampler(BaseSampler):
             _publish(study, trial, suggested, search_space, reason)
             # Whoever publishes later sees the earlier one's point: no two end with the same.
             running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-            now = _evidence(running, search_space, space, trial.number).pending
+            now = _evidence(running, search_space, trial.number).pending
             unseen = [point for point in now if point not in evidence.pending]
             if not unseen or (attempt >= _LOOKS and params not in unseen):
                 break
