@@ -17,8 +17,9 @@ import math
 import secrets
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,7 @@ def _evidence(
 ) -> _Evidence:
     """Sort the trials, all but the one of number `but`, into measured, failed and pending."""
     retried = _retried(trials)
+    further = cache(partial(_further, trials))
     measured, failed, pending = [], [], []
     for trial in trials:
         if trial.number == but or trial.number in retried:
@@ -221,7 +223,7 @@ def _evidence(
             else:
                 measured.append(_Measured(params, value, _noise_sd(trial)))
         elif trial.state == TrialState.PRUNED:
-            guess = _without_pruning(trial, trials)
+            guess = _without_pruning(trial, further)
             if guess is not None:
                 measured.append(_Measured(params, *guess))
     return _Evidence(tuple(measured), tuple(failed), tuple(pending))
@@ -250,8 +252,21 @@ def _noise_sd(trial: FrozenTrial) -> float | None:
         raise type(error)(f"user attribute of trial {trial.number}: {error}") from None
 
 
+def _further(trials: Iterable[FrozenTrial], step: int) -> Array:
+    """How far the final values of complete trials lie from those reported at a step."""
+    return np.array(
+        [
+            trial.value - trial.intermediate_values[step]
+            for trial in trials
+            if trial.state == TrialState.COMPLETE
+            and trial.value is not None
+            and step in trial.intermediate_values
+        ]
+    )
+
+
 def _without_pruning(
-    trial: FrozenTrial, trials: Iterable[FrozenTrial]
+    trial: FrozenTrial, further: Callable[[int], Array]
 ) -> tuple[float, float] | None:
     """What a pruned trial would have given, and how sure that is; None if it cannot be said.
 
@@ -261,16 +276,7 @@ def _without_pruning(
     step = trial.last_step
     if step is None:
         return None
-    further = np.array(
-        [
-            other.value - other.intermediate_values[step]
-            for other in trials
-            if other.state == TrialState.COMPLETE
-            and other.value is not None
-            and step in other.intermediate_values
-        ]
-    )
-    guess = trial.intermediate_values[step] + further
+    guess = trial.intermediate_values[step] + further(step)
     if len(guess) < _ENOUGH or not np.all(np.isfinite(guess)):
         return None
     return float(np.mean(guess)), float(np.std(guess, ddof=1) * math.sqrt(1 + 1 / len(guess)))
