@@ -147,14 +147,18 @@ class RMESSearchCV(BaseSearchCV):
         if isinstance(self.scoring, list | tuple | set | dict):
             self._metric({})
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        size = self.batch_size or math.ceil(effective_n_jobs(self.n_jobs) / self.n_splits_)
+        workers = effective_n_jobs(self.n_jobs)
         told = partial(self._told, space, seed)
         results: dict[str, Any] = {}
         lost: list[dict[str, Any]] = []  # candidates without a row, since all their fits failed
         count = 0
         while count < self.n_iter:
             optimizer, _ = told(results, lost)
-            wanted = size if count else max(size, optimizer.initial)
+            wanted = self.batch_size or 1
+            if not results:
+                wanted = max(wanted, optimizer.initial)
+            elif self.batch_size is None:
+                wanted = math.ceil(workers / self._scores(results).shape[1])
             batch = _ask(optimizer, min(wanted, self.n_iter - count))
             if not batch:
                 warnings.warn(
@@ -174,7 +178,7 @@ class RMESSearchCV(BaseSearchCV):
                 lost += batch  # scikit-learn refuses rows without any success: give it some later
         if lost:
             means = results[f"mean_test_{self._metric(results)}"]
-            good = results["params"][int(np.nanargmax(means))]
+            good = results["params"][int(np.argmax(np.nan_to_num(means, nan=-np.inf)))]
             results = evaluate_candidates([*(space.show(params) for params in lost), good])
         self._conclude(space, results, *told(results, []))
 
@@ -189,6 +193,12 @@ class RMESSearchCV(BaseSearchCV):
             )
         return self.refit
 
+    def _scores(self, results: dict[str, Any]) -> Array:
+        """Scores (n, k) of the candidates in each fold."""
+        end = f"_test_{self._metric(results)}"
+        folds = (key for key in results if key.startswith("split") and key.endswith(end))
+        return np.stack([np.asarray(results[key], dtype=float) for key in folds], axis=1)
+
     def _told(
         self,
         space: "_Choices",
@@ -197,17 +207,14 @@ class RMESSearchCV(BaseSearchCV):
         lost: list[dict[str, Any]],
     ) -> tuple[Optimizer, Array]:
         """An optimizer that knows all scores so far, and their noise deviations (n,)."""
-        constant = _yields_constant_splits(self._checked_cv_orig)
+        # A number of folds, and a list of splits, always give the same ones.
+        constant = not hasattr(self.cv, "split") or _yields_constant_splits(self.cv)
+        scores = self._scores(results) if results else np.empty((0, 2))
         # Exact measurements are not repeated; what the noise is, is told with each of them.
-        noise_sd = 0.0 if constant and self.n_splits_ > 1 else None
+        noise_sd = 0.0 if constant and scores.shape[1] > 1 else None
         optimizer = Optimizer(space.space, "maximize", noise_sd, seed)
-        if not results:
-            return optimizer, np.empty(0)
-        metric = self._metric(results)
-        folds = range(self.n_splits_)
-        scores = np.stack([results[f"split{i}_test_{metric}"] for i in folds], axis=1)
-        noise = fold_noise(np.asarray(scores, dtype=float), constant)
-        for params, row, sd in zip(results["params"], scores, noise, strict=True):
+        noise = fold_noise(scores, constant)
+        for params, row, sd in zip(results.get("params", ()), scores, noise, strict=True):
             if np.isfinite(row).all():
                 known = None if np.isnan(sd) else float(sd)
                 optimizer.tell(space.hide(params), float(np.mean(row)), noise_sd=known)
