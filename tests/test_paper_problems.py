@@ -16,10 +16,11 @@ from rmes.paper.problems import NAMES, grid, maximise, problem, process_draw
 
 SOURCE = Path(rmes.paper.__file__).parent
 LAYERS = [
-    {"svm", "field", "choices", "likelihood"},
-    {"problems"},
-    {"experiments"},
-    {"runs"},
+    {"svm", "field", "choices", "likelihood", "results", "instances", "differences"},
+    {"problems", "verdicts", "extras", "illustrations"},
+    {"experiments", "claims", "figures"},
+    {"runs", "report"},
+    {"reproduce"},
 ]
 SURVEY = field.survey_file()
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
