@@ -190,6 +190,7 @@ def test_a_method_has_one_colour_and_no_two_share_it():
     assert len(set(figures.COLOURS.values())) == len(figures.COLOURS)
 
 
+@pytest.mark.slow
 def test_quick_reproduction_reports_and_runs_nothing_twice(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib", reason="the figures need the plot extra")
     monkeypatch.delenv("RMES_BROOMSBARN", raising=False)

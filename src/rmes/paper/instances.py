@@ -72,7 +72,7 @@ def instance(seed: int, length_scale: float, noise_sd: float) -> Instance:
     y = factor @ rng.standard_normal(DATA) + noise_sd * rng.standard_normal(DATA)
     data = merge(x, y, noise_sd**2)
     posterior = gp.posterior(MODEL, data, np.log([[length_scale, 1.0]]))
-    grid = np.linspace(0.0, 1.0, 501)
+    grid = np.linspace(0.0, 1.0, 251)
     drawn = maxima.from_paths(posterior, MAXIMA, grid[:, None], Domain(1), rng).value[0]
     mean, variance = (moment[0] for moment in posterior.predict(grid[:, None]))
     return Instance(
