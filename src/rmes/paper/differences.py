@@ -41,8 +41,8 @@ DIFFERENCES = {
     "Michalewicz": "Steepness m = 2, the authors'. The usual m = 10 is `michalewicz-10`.",
     "SVM": (
         "The methods are told the paper's noise of 0.02. Shuffling anew changes the 20-fold "
-        "accuracy by a tenth of that, and the truth spans 0.967 to 0.981: told 0.02, the model sees "
-        "hardly any signal. Runs that are told what the table shows are beside. Measurements are "
+        "accuracy by a tenth of that, and the truth spans 0.967 to 0.981: told 0.02, the model "
+        "sees hardly any signal. Runs that are told what the table shows are beside. Measurements are "
         "drawn from a table of real ones; the truth is bilinear between its nodes."
     ),
     "pH field": (
