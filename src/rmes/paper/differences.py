@@ -42,8 +42,8 @@ DIFFERENCES = {
     "SVM": (
         "The methods are told the paper's noise of 0.02. Shuffling anew changes the 20-fold "
         "accuracy by a tenth of that, and the truth spans 0.967 to 0.981: told 0.02, the model "
-        "sees hardly any signal. Runs that are told what the table shows are beside. Measurements are "
-        "drawn from a table of real ones; the truth is bilinear between its nodes."
+        "sees hardly any signal. Runs that are told what the table shows are beside. Measurements "
+        "are drawn from a table of real ones; the truth is bilinear between its nodes."
     ),
     "pH field": (
         "The survey belongs to the Lawes Agricultural Trust and is not ours to ship. Unless a copy "
