@@ -13,7 +13,8 @@ SOURCE = Path(rmes.__file__).parent
 LAYERS = [
     {"normal", "kernels", "domain", "measurements", "units", "report", "trials"},
     {"gp", "quadrature", "multistart", "space", "programs"},
-    {"information", "fit", "paths", "pes", "studyfile"},
+    {"integral", "fit", "paths", "pes", "studyfile"},
+    {"information"},
     {"acquisition", "botorch"},
     {"maxima"},
     {"criteria", "answer"},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracles
-from rmes import information
+from rmes import information, integral
 from rmes.information import Gain, log_rmes, mes, noiseless_rmes, noisy_mes, rmes, rmes_sampled
 
 CASES = json.loads((Path(__file__).parent / "data" / "rmes_values.json").read_text())["cases"]
@@ -285,7 +285,7 @@ def switches():
         for side in (ratio * (1 - tiny), ratio * (1 + tiny)):
             yield "sharp", gamma, side**2
         for side in (1 - tiny, 1 + tiny):
-            rho = information._FAINT * side  # the maxima below are 1 apart
+            rho = integral._FAINT * side  # the maxima below are 1 apart
             yield "faint", gamma, 1 / rho**2 - 1
     for edge, noise in product((0.0, -25.0, 25.0), (1e-6, 0.01, 1.0, 100.0)):
         for side in (edge - tiny, edge + tiny):
