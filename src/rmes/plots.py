@@ -466,8 +466,8 @@ def _beside(ax: Axes, lines: list[tuple[str, float, str]]) -> None:
     low, high = ax.get_ylim()
     (below, first, dark), (above, second, light) = sorted(lines, key=lambda line: line[1])
     reach = high - low
-    first = min(first, second - 0.25 * reach, low + 0.65 * reach)
-    second = min(second, low + 0.95 * reach)
+    first = max(min(first, second - 0.25 * reach, low + 0.65 * reach), low + 0.08 * reach)
+    second = min(max(second, first + 0.25 * reach), low + 0.95 * reach)
     for text, height, colour in ((below, first, dark), (above, second, light)):
         ax.annotate(
             text, (1, height), (6, 0), xycoords=("axes fraction", "data"),
