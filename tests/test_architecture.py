@@ -23,13 +23,21 @@ LAYERS = [
     {"optimizer"},
     {"workers", "optuna", "plots", "sklearn"},
     {"minimize", "demo", "ledger"},
+    {"paper"},
     {"cli"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
 
 
+def files(module):
+    """The file of a module, or all files of a package."""
+    package = SOURCE / module
+    return sorted(package.glob("*.py")) if package.is_dir() else [SOURCE / f"{module}.py"]
+
+
 def imported(module):
-    for node in ast.walk(ast.parse((SOURCE / f"{module}.py").read_text())):
+    trees = [ast.parse(path.read_text()) for path in files(module)]
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == "rmes":
@@ -40,21 +48,23 @@ def imported(module):
 
 def test_every_module_has_a_layer():
     modules = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"}
-    assert modules == set(RANK)
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert modules | packages == set(RANK)
 
 
 @pytest.mark.parametrize("module", sorted(RANK))
 def test_imports_point_down(module):
     for name in imported(module):
-        if name.startswith("rmes."):
+        if name.startswith("rmes.") and not name.startswith(f"rmes.{module}."):
             assert RANK[name.split(".")[1]] < RANK[module], f"{module} imports {name}"
 
 
 @pytest.mark.parametrize("module", sorted(RANK))
 def test_every_module_says_what_it_is_for(module):
-    docstring = ast.get_docstring(ast.parse((SOURCE / f"{module}.py").read_text()))
-    assert docstring
-    assert docstring.splitlines()[0].endswith((".", ":"))
+    for path in files(module):
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        assert docstring
+        assert docstring.splitlines()[0].endswith((".", ":"))
 
 
 def test_importing_loads_no_optional_dependency():

@@ -460,14 +460,29 @@ def test_without_arguments_the_way_to_begin_is_shown(rmes):
         assert said in out
 
 
-@pytest.mark.parametrize(
-    "name", sorted(c.name or c.callback.__name__ for c in cli.app.registered_commands)
-)
+COMMANDS = {each.name or each.callback.__name__ for each in cli.app.registered_commands}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS - {"reproduce"}))
 def test_every_command_has_help(rmes, name):
     code, out, _ = rmes(name, "--help")
     assert code == 0
     assert f"Usage: rmes {name}" in out
     assert "--help" in out
+
+
+def test_reproduce_hands_over_to_the_paper(rmes, capsys):
+    with pytest.raises(SystemExit) as caught:  # of the help
+        rmes("reproduce", "--help")
+    assert caught.value.code == 0
+    assert "--quick" in capsys.readouterr().out
+    code, out, _ = rmes("reproduce", "--list")
+    assert code == 0
+    assert "branin" in out.lower()
+    code, _, err = rmes("reproduce", "no-such-problem")
+    assert code == 2
+    assert "no-such-problem" in err
+    assert err.count("\n") == 1
 
 
 def test_the_command_and_the_module_are_one(tmp_path):

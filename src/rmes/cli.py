@@ -388,6 +388,24 @@ def demo(
     packaged.main(seed, problem=problem, noise_sd=noise_sd, budget=budget, output=output)
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)
+def reproduce(context: typer.Context) -> None:
+    """Run the paper's experiments anew and report on them.
+
+    **rmes reproduce --help** says more; **rmes reproduce --quick** takes minutes.
+    """
+    from rmes.paper.__main__ import main as paper
+
+    raise typer.Exit(paper(context.args))
+
+
 # ---------------------------------------------------------------------- running programs
 
 
