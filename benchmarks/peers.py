@@ -6,6 +6,8 @@ only for the tool it uses.
 """
 
 import os
+import tempfile
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -326,6 +328,57 @@ class Skopt(Tool):
         return np.array(x)
 
 
+class SMAC(Tool):
+    """SMAC3's `BlackBoxFacade` with its defaults, told that measurements are noisy.
+
+    It repeats its best points, each time under another seed, and answers with its incumbent.
+    """
+
+    name = "smac"
+    imports = "import smac"
+    packages = ("smac", "configspace", "scikit-learn", "numpy", "scipy")
+
+    def __init__(self, d, seed, exact=False):
+        from ConfigSpace import ConfigurationSpace
+        from smac import BlackBoxFacade, Scenario
+
+        self.folder = tempfile.TemporaryDirectory()  # it writes its history as it goes
+        self.space = ConfigurationSpace({f"x{i}": (0.0, 1.0) for i in range(d)}, seed=seed)
+        scenario = Scenario(
+            self.space,
+            deterministic=exact,
+            n_trials=1000,
+            seed=seed,
+            output_directory=Path(self.folder.name),
+        )
+        self.facade = BlackBoxFacade(
+            scenario,
+            target_function=lambda config, seed=0: 0.0,  # the facade wants one and never calls it
+            initial_design=BlackBoxFacade.get_initial_design(scenario, n_configs=0),
+            overwrite=True,
+            logging_level=False,
+        )
+        self.asked = None
+
+    def _tell(self, x, value):
+        from ConfigSpace import Configuration
+        from smac.runhistory.dataclasses import TrialInfo, TrialValue
+
+        if self.asked is not None and np.array_equal(point(self.asked.config), x):
+            info = self.asked
+        else:
+            info = TrialInfo(Configuration(self.space, values=named(x)), seed=0)
+        self.facade.tell(info, TrialValue(cost=-value))
+
+    def _ask(self, X, y):
+        self.asked = self.facade.ask()
+        return point(self.asked.config)
+
+    def answer(self, X, y):
+        self._learn(X, y)
+        return point(self.facade.intensifier.get_incumbent())
+
+
 class Random(Tool):
     """Uniform points: what any model has to beat."""
 
@@ -371,6 +424,7 @@ TOOLS = {
         BoTorchGIBBON,
         BayesOpt,
         Skopt,
+        SMAC,
         Random,
     )
 }

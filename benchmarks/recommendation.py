@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rmes
+from problems import CLASSIC, branin, hartmann3, hartmann6, levy
 from rmes.kernels import MATERN52
 
 Array = NDArray[np.float64]
@@ -47,50 +48,10 @@ class Problem:
         return float(np.std([self.function(x) for x in points]))
 
 
-def branin(x: Array) -> float:
-    a, b = 15.0 * x[0] - 5.0, 15.0 * x[1]
-    valley = (b - 5.1 / (4 * np.pi**2) * a**2 + 5 / np.pi * a - 6) ** 2
-    return float(valley + 10 * (1 - 1 / (8 * np.pi)) * np.cos(a) + 10)
-
-
-def levy(x: Array) -> float:
-    w = 1.0 + (20.0 * x - 11.0) / 4.0
-    middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
-    end = (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2)
-    return float(np.sin(np.pi * w[0]) ** 2 + middle.sum() + end)
-
-
 def ackley(x: Array) -> float:
     z = 4.0 * x - 1.6  # in [-1.6, 2.4]; the usual box of ±32 is flat but for a spike
     hills = np.exp(np.mean(np.cos(2 * np.pi * z)))
     return float(-20 * np.exp(-0.2 * np.sqrt(np.mean(z * z))) - hills + 20 + np.e)
-
-
-_ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
-_A3 = np.array([[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]])
-_P3 = 1e-4 * np.array(
-    [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]
-)
-_A6 = np.array(
-    [
-        [10, 3, 17, 3.5, 1.7, 8],
-        [0.05, 10, 17, 0.1, 8, 14],
-        [3, 3.5, 1.7, 10, 17, 8],
-        [17, 8, 0.05, 10, 0.1, 14],
-    ]
-)
-_P6 = 1e-4 * np.array(
-    [
-        [1312, 1696, 5569, 124, 8283, 5886],
-        [2329, 4135, 8307, 3736, 1004, 9991],
-        [2348, 1451, 3522, 2883, 3047, 6650],
-        [4047, 8828, 8732, 5743, 1091, 381],
-    ]
-)
-
-
-def hartmann(a: Array, p: Array) -> Callable[[Array], float]:
-    return lambda x: float(-_ALPHA @ np.exp(-np.sum(a * (x - p) ** 2, axis=1)))
 
 
 def gp_draw(dimensions: int, scale: float, seed: int) -> Problem:
@@ -116,11 +77,11 @@ def gp_draw(dimensions: int, scale: float, seed: int) -> Problem:
 
 def problems() -> list[Problem]:
     return [
-        Problem("branin", 2, branin, 0.39788735772973816),
-        Problem("hartmann-3", 3, hartmann(_A3, _P3), -3.86278214782076),
+        Problem("branin", 2, branin, CLASSIC["branin"][2]),
+        Problem("hartmann-3", 3, hartmann3, CLASSIC["hartmann-3"][2]),
         Problem("levy-4", 4, levy, 0.0),
         Problem("ackley-5", 5, ackley, 0.0),
-        Problem("hartmann-6", 6, hartmann(_A6, _P6), -3.32236801141551),
+        Problem("hartmann-6", 6, hartmann6, CLASSIC["hartmann-6"][2]),
         gp_draw(8, 1.0, 8),
     ]
 
