@@ -82,6 +82,7 @@ def test_importing_loads_no_optional_dependency():
         "pandas",
         "dask",
         "scipy.stats",
+        "scipy.optimize",
         "tqdm",
     }
     assert heavy.isdisjoint(loaded)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, OptimizeResult
 
 from rmes.optimizer import Optimizer, SpaceExhausted
 from rmes.report import Outlook
@@ -240,6 +239,9 @@ def _result(optimizer: Optimizer, view: "_View", ending: _Ending) -> Any:
         message += f" {failed} of the {len(trials)} evaluations failed."
     answer = optimizer.recommend() if failed < len(trials) else None
     shown = [view.show(trial["params"]) for trial in trials]
+    # Loading scipy.optimize takes as long as all of rmes: only where it is wanted.
+    from scipy.optimize import OptimizeResult
+
     return OptimizeResult(
         message=message,
         success=0 <= status <= 3,
@@ -302,6 +304,8 @@ def _noise_at(view: _View, noise_sd: Callable[[Any], float], params: dict[str, A
 def _view(bounds: Any) -> _View:
     if isinstance(bounds, Space | Mapping):
         return _View(bounds if isinstance(bounds, Space) else Space(bounds), array=False)
+    from scipy.optimize import Bounds
+
     if isinstance(bounds, Bounds):
         bounds = np.transpose(np.broadcast_arrays(np.atleast_1d(bounds.lb), bounds.ub)).tolist()
     expected = "expected one (low, high) for each coordinate, such as [(0, 1), (-5, 5)], or a space"
