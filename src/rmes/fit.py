@@ -104,10 +104,10 @@ def fit(
     samples = _affordable(samples, data.size)
     if warm is not None and warm.best.shape != low.shape:
         warm = None
-    # The curvature is good for a while; with many rows the best setting, which then only says
-    # where to propose samples, may lag behind as well.
+    # The curvature is good for a while, and so is the best setting where it only says around
+    # which to propose samples.
     aged = warm is None or not warm.size <= data.size < 1.15 * warm.size
-    if warm is not None and samples and not aged and data.size > _SMALL and data.size % 4:
+    if warm is not None and samples and not aged and data.size % 4:
         best, covariance = warm.best, warm.covariance
     else:
         if warm is None:

@@ -114,11 +114,10 @@ def _starts(
         picks.append(pick)
         if left == 1:
             break
-        for s, unit in enumerate(scale):
-            rows = slice(s * count, (s + 1) * count)
-            scaled = candidates / unit
-            near = squared_distances(scaled[pick[rows]], scaled) < 0.25
-            values[rows][near] = -np.inf
+        scaled = candidates / scale[:, None, :]
+        chosen = np.take_along_axis(scaled, pick.reshape(len(scale), count, 1), axis=1)
+        near = squared_distances(chosen, scaled) < 0.25
+        values[near.reshape(values.shape)] = -np.inf
     return np.stack(picks, axis=1).ravel(), np.repeat(np.arange(paths_count), climbs)
 
 

@@ -138,9 +138,9 @@ def draw(posterior: Posterior, count: int, features: int, rng: np.random.Generat
     gp = posterior
     settings, n, d = gp.settings, len(gp.x), gp.x.shape[1]
     # Well-spread frequencies halve the error of the kernel that independent ones would leave.
-    uniform = space_filling(features * settings, d + 3, rng).reshape(features, settings, d + 3)
-    standard = np.stack([gp.model.kernel.frequencies(uniform[:, s]) for s in range(settings)])
-    frequencies = standard / (2.0 * np.pi * gp.length_scales[:, None, :])
+    uniform = space_filling(features * settings, d + 3, rng)
+    standard = gp.model.kernel.frequencies(uniform).reshape(features, settings, d)
+    frequencies = np.swapaxes(standard, 0, 1) / (2.0 * np.pi * gp.length_scales[:, None, :])
     amplitude = np.sqrt(gp.signal_variance / features)[:, None, None]
     weights = amplitude * rng.standard_normal((settings, count, 2 * features))
     offset = np.sqrt(gp.model.mean_variance) * rng.standard_normal((settings, count))
