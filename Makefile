@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 BENCH  := .bench/venv
 TORCH  := .torch/venv
 
-.PHONY: demo test test-torch lint format bench bench-peers clean
+.PHONY: demo test test-torch lint docs docs-check format bench bench-peers clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml
@@ -34,6 +34,12 @@ lint: $(READY)  ## Format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(READY)  ## The documentation, in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-check: docs  ## Every page in a headless Chromium: no error, no broken link, a search that finds
+	$(BIN)/python docs/check.py build/site $(FLAGS)
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -30,5 +30,4 @@ STUDY
 
 rmes init
 rmes run --count "$runs" -- awk -v trial={trial} -v force={force_kN} -v dwell={dwell_ms} -f press.awk
-rmes status
 rmes recommend
