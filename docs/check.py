@@ -15,11 +15,13 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 SEARCHED = "noise"
+WAIT = 12.0  # seconds for the search, which loads and indexes all pages
 
 
 class Links(HTMLParser):
@@ -71,11 +73,46 @@ def broken(site: Path, pages: list[Path]) -> list[str]:
     return found
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+# A page that types into the search of another. The load of the picture takes some seconds, and the
+# browser looks at the page after that: the search works in a thread of its own, in real time.
+SEARCH = """<!doctype html><title>search</title><iframe src="/index.html"></iframe><img src="/wait">
+<script>
+const frame = document.querySelector("iframe");
+frame.onload = () => {
+    const page = frame.contentDocument;
+    const query = page.querySelector("[data-md-component=search-query]");
+    page.querySelector("#__search").click();
+    query.focus();
+    query.value = "%s";
+    for (const kind of ["input", "keyup"]) query.dispatchEvent(new Event(kind, {bubbles: true}));
+    setInterval(() => {
+        document.body.dataset.hits = page.querySelectorAll(".md-search-result__item").length;
+    }, 100);
+};
+</script>"""
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Serves files, and the page that searches; says nothing."""
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        if self.path not in ("/wait", "/search"):
+            return super().do_GET()
+        if self.path == "/wait":
+            time.sleep(WAIT)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if self.path == "/search" else "image/svg+xml")
+        self.end_headers()
+        empty = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+        self.wfile.write((SEARCH % SEARCHED if self.path == "/search" else empty).encode())
+        return None
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
+
+
+LATER = "--virtual-time-budget=8000"  # look at a page after its timers have run
 
 
 def browse(address: str, *options: str) -> tuple[str, list[str]]:
@@ -86,7 +123,7 @@ def browse(address: str, *options: str) -> tuple[str, list[str]]:
     done = subprocess.run(
         [
             *(program, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
-            *("--virtual-time-budget=8000", "--window-size=1280,1600", *options, address),
+            *("--window-size=1280,1600", *options, address),
         ],
         capture_output=True,
         text=True,
@@ -103,22 +140,22 @@ def main() -> int:
     given = parser.parse_args()
     pages = sorted(given.site.rglob("*.html"))
     wrong = broken(given.site, pages)
-    handler = functools.partial(Quiet, directory=given.site)
+    handler = functools.partial(Server, directory=given.site)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         for page in pages:
             name = page.relative_to(given.site).as_posix()
-            text, said = browse(f"{address}/{name}", "--dump-dom")
+            text, said = browse(f"{address}/{name}", "--dump-dom", LATER)
             wrong += [f"{name}: {line}" for line in said]
             if "md-content" not in text:
                 wrong.append(f"{name} did not load")
             if given.screenshots:
                 given.screenshots.mkdir(parents=True, exist_ok=True)
                 picture = given.screenshots / f"{name.replace('/', '-')}.png"
-                browse(f"{address}/{name}", f"--screenshot={picture.resolve()}")
-        text, said = browse(f"{address}/index.html?q={SEARCHED}", "--dump-dom")
-        hits = text.count("md-search-result__item")
+                browse(f"{address}/{name}", f"--screenshot={picture.resolve()}", LATER)
+        text, said = browse(f"{address}/search", "--dump-dom")
+        hits = sum(map(int, re.findall(r'data-hits="(\d+)"', text)))
         wrong += said
         if not hits:
             wrong.append(f"the search finds nothing for {SEARCHED!r}")
