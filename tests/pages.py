@@ -41,7 +41,7 @@ def run_commands(script, folder):
             (folder / path).write_text(content, encoding="utf-8")
         else:
             assert command.startswith("rmes "), f"{text!r}: expected a file or rmes"
-            assert cli.main(shlex.split(command)[1:]) == 0, command
+            assert cli.main(shlex.split(command, comments=True)[1:]) == 0, command
 
 
 # cat > PATH <<'END' ... END, or a line

@@ -49,6 +49,21 @@ def test_links_of_a_page_lead_to_files(page):
             assert (page.parent / target).is_file(), link
 
 
+def test_names_in_the_table_of_symbols_are_those_of_the_code():
+    text = (ROOT / "docs" / "how.md").read_text(encoding="utf-8")
+    rows = text.partition("| paper | code |")[2].splitlines()[2:]
+    cells = [row.split("|")[2] for row in rows if row.startswith("|")]
+    named = {
+        part for cell in cells for code in re.findall("`(.+?)`", cell) for part in code.split(".")
+    }
+    source = "\n".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "src/rmes").glob("*.py")
+    )
+    missing = {each for each in named if not re.search(rf"\b{each}\b", source)}
+    assert len(named) > 15
+    assert missing <= {"adam", "information"}  # modules
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parent != ROOT], ids=name)
 def test_every_page_is_in_the_navigation(page):
     path = str(page.relative_to(ROOT / "docs"))
