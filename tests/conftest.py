@@ -1,3 +1,5 @@
+import signal
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -11,6 +13,12 @@ def one_thread():
     """Matrices in tests are small: more BLAS threads than one make them slower, peers included."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c():
+    """Ctrl-C interrupts also where the suite runs in the background, whose shell ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 
 import optuna
 import pytest
@@ -80,8 +79,6 @@ def command(*options):
 
 def process(tmp_path, *args, **options):
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
-    # A suite that runs in the background ignores Ctrl-C, and so would the programs it starts.
-    options["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen([sys.executable, "-m", "rmes", *args], cwd=tmp_path, **options)
 
 
