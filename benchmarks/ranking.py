@@ -2,7 +2,8 @@
 
 A block is one problem, noise and seed: what all tools met alike. A cell is one problem and noise.
 Cells count alike; the bootstrap draws seeds within cells, so an interval says how much the seeds
-matter on these problems, not how other problems would turn out.
+matter on these problems, not how other problems would turn out. Where a cell has too few seeds to
+draw from, whole blocks are drawn from all cells instead, which is wider.
 """
 
 from typing import Any
@@ -18,6 +19,7 @@ Cell = tuple[str, float | str]
 
 FLOOR = 1e-5  # of the spread: regrets below are equal for any purpose
 MEASURES = ("answer", "believed", "referee", "sampled")
+SEEDS = 3  # fewer in a cell say nothing about their spread
 _DRAWS = 2000
 _LEVEL = (0.05, 0.95)
 
@@ -95,6 +97,10 @@ def bootstrap(cells: list[Array], draws: int = _DRAWS) -> tuple[Array, Array, Ar
     """Mean over cells of the mean over seeds of (seeds, k) arrays; low and high end, 90 %."""
     rng = np.random.default_rng(0)
     mean = np.mean([cell.mean(axis=0) for cell in cells], axis=0)
+    if min(map(len, cells)) < SEEDS:
+        cells = [np.concatenate(cells)]
+        if len(cells[0]) < SEEDS:
+            return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     drawn = np.zeros((draws, cells[0].shape[1]))
     for cell in cells:
         drawn += cell[rng.integers(len(cell), size=(draws, len(cell)))].mean(axis=1)

@@ -28,6 +28,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -194,6 +195,7 @@ class Server:
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | dict.fromkeys(THREAD_VARIABLES, "1"),
+            start_new_session=True,  # Ctrl-C is for us: we end it, so that its end is no failure
         )
 
     def run(self, task: Task) -> Row:
@@ -203,11 +205,15 @@ class Server:
             self.process.stdin.flush()
             return json.loads(self.process.stdout.readline())
         except (OSError, ValueError):
-            return {"error": f"{task.tool} could not be started"}
+            return {"error": f"the server of {task.tool} ended with {self.process.wait()}"}
 
     def close(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # with the run it may be making
+        for stream in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                stream.close()
+        self.process.wait()
 
 
 # Many runs.
@@ -271,43 +277,46 @@ def work(tasks: list[Task], path: Path, processes: int, limit: float, minutes: f
         waiting.put(task)
     path.parent.mkdir(exist_ok=True, parents=True)
     end, lock, failed = time.monotonic() + 60.0 * minutes, threading.Lock(), 0
+    stop, servers = threading.Event(), dict[tuple[int, str], Server]()
     facts = {tool: circumstances(tool) for tool in {task.tool for task in tasks}}
     bar = tqdm(total=len(tasks), smoothing=0.05, unit="run")
 
-    def slot() -> None:
+    def slot(number: int) -> None:
         nonlocal failed
-        servers: dict[str, Server] = {}
-        try:
-            while time.monotonic() < end:
+        while time.monotonic() < end and not stop.is_set():
+            try:
                 task = waiting.get_nowait()
-                if task.tool not in servers:
-                    servers[task.tool] = Server(task.tool, limit)
-                found = servers[task.tool].run(task)
-                now = {
-                    "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                    "load": short(os.getloadavg()[0]),
-                }
-                row = asdict(task) | found | facts[task.tool] | now
-                with lock:
-                    with path.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-                    failed += "error" in found
-                    bar.set_postfix_str(f"{task.tool} {task.problem}, {failed} failed")
-                    bar.update()
-        except queue.Empty:
-            pass
-        finally:
-            for server in servers.values():
-                server.close()
+            except queue.Empty:
+                return
+            place = number, task.tool
+            if place not in servers or servers[place].process.poll() is not None:
+                servers[place] = Server(task.tool, limit)
+            found = servers[place].run(task)
+            now = {
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "load": short(os.getloadavg()[0]),
+            }
+            row = asdict(task) | found | facts[task.tool] | now
+            with lock:
+                if stop.is_set():
+                    return  # we ended the run ourselves
+                with path.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                failed += "error" in found
+                bar.set_postfix_str(f"{task.tool} {task.problem}, {failed} failed")
+                bar.update()
 
-    slots = [threading.Thread(target=slot) for _ in range(processes)]
+    slots = [threading.Thread(target=slot, args=(number,)) for number in range(processes)]
     try:
         for thread in slots:
             thread.start()
         for thread in slots:
             thread.join()
     finally:
-        end = 0.0
+        with lock:
+            stop.set()
+        for server in list(servers.values()):
+            server.close()
         bar.close()
 
 

@@ -55,27 +55,32 @@ def cells_in(rows: list[Row]) -> list[tuple[str, float | str]]:
 
 
 def interval(mean: float, low: float, high: float, digits: int = 2) -> str:
-    return f"{mean:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+    text = f"{mean:.{digits}f}"
+    if not np.isnan(low):
+        text += f" ({low:.{digits}f} to {high:.{digits}f})"
+    return text.replace("-", "−")
 
 
 def comparisons(rows: list[Row], budget: int) -> list[list[str]]:
-    """Sets of tools to rank together: all, and those that ran wherever ours did."""
-    ours = {
-        (r["problem"], r["noise"], r["seed"])
-        for r in rows
-        if r["tool"] == OURS and r["budget"] >= budget
-    }
-    tools = tools_in([row for row in rows if row["budget"] >= budget])
+    """Sets of tools to rank together, the first on most blocks, each next one larger on fewer.
+
+    A tool that ran on nearly all of the blocks that another set has does not cost it a set.
+    """
+    rows = [row for row in rows if row["budget"] >= budget]
+    tools = tools_in(rows)
     ran = {
-        tool: {
-            (r["problem"], r["noise"], r["seed"])
-            for r in rows
-            if r["tool"] == tool and r["budget"] >= budget
-        }
+        tool: {(r["problem"], r["noise"], r["seed"]) for r in rows if r["tool"] == tool}
         for tool in tools
     }
-    thorough = [tool for tool in tools if len(ours & ran[tool]) >= 0.95 * len(ours)]
-    return [thorough] if thorough == tools else [thorough, tools]
+    sets: list[list[str]] = []
+    left, shared = {tool for tool in tools if tool != OURS}, ran[OURS]
+    while left:
+        most = max(len(shared & ran[tool]) for tool in left)
+        near = {tool for tool in left if len(shared & ran[tool]) >= 0.9 * most}
+        left -= near
+        shared = shared.intersection(*(ran[tool] for tool in near))
+        sets.append([tool for tool in tools if tool not in left])
+    return sets
 
 
 def rank_tables(rows: list[Row], budget: int) -> list[str]:
@@ -228,6 +233,15 @@ def style(tool: str) -> dict[str, Any]:
     return kind | ({"dashes": DASHES[tool]} if tool in DASHES else {})
 
 
+def plain_logarithmic(axis: Any) -> None:
+    """A logarithmic axis with 1, 2, 5, 10 on it."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def draw_ranks(rows: list[Row], budget: int, path: Path) -> None:
     import matplotlib.pyplot as plt
 
@@ -283,6 +297,7 @@ def draw_curves(rows: list[Row], budget: int, path: Path) -> None:
                     values = [[at(row, "answer", look) for look in n] for row in some]
                     (drawn[tool],) = axis.plot(n, np.median(values, axis=0), **style(tool))
             axis.set_yscale("log")
+            plain_logarithmic(axis.yaxis)
             axis.grid(alpha=0.25)
             if i == 0:
                 axis.set_title(f"noise {noise_text(noise)} of the spread", fontsize=11)
@@ -315,6 +330,7 @@ def draw_ratios(rows: list[Row], budget: int, path: Path) -> None:
             axis.plot(mean, i, "o", color=colour, markersize=5)
         axis.axvline(1.0, color="black", linewidth=1)
         axis.set_xscale("log")
+        plain_logarithmic(axis.xaxis)
         axis.grid(axis="x", alpha=0.3)
         axis.set_title(title, fontsize=11)
         axis.set_xlabel("our regret / best peer's\n← we win          we lose →")
@@ -377,11 +393,15 @@ same random number whoever suggested it. Regret is measured without noise. Noise
 of the function's standard deviation over the box (its spread); regrets are in that unit too, and
 those below 1e-5 count as equal. Intervals are 90 %, by bootstrap over the seeds within each cell
 (problem and noise): they say how much the seeds matter on these problems, not how other problems
-would turn out. A failed run ranks last.
+would turn out. With fewer than three seeds in a cell, blocks (problem, noise and seed) are drawn
+from all cells instead, and a single cell has no interval. A failed run ranks last.
 
 ![Mean ranks](benchmarks/ranks.png)
 
 ![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
+
+Our regret over that of the peer that is best in the cell, chosen after the fact: orange where we
+lose beyond the interval, blue where we win beyond it, grey where the seeds do not decide.
 
 ![Median regret of the documented answer](benchmarks/curves.png)
 

@@ -127,9 +127,17 @@ def test_only_blocks_that_every_tool_ran_are_ranked():
 
 
 def test_cells_count_alike_whatever_their_number_of_seeds():
-    cells = [np.array([[1.0, 2.0]] * 9), np.array([[2.0, 1.0]])]
+    cells = [np.array([[1.0, 2.0]] * 9), np.array([[2.0, 1.0]] * 3)]
     mean, low, high = ranking.bootstrap(cells)
     assert mean.tolist() == low.tolist() == high.tolist() == [1.5, 1.5]
+
+
+def test_too_few_seeds_make_the_interval_wider_not_narrower():
+    two = ranking.bootstrap([np.array([[1.0], [2.0]]), np.array([[1.0], [3.0]])])
+    assert two[1][0] < two[0][0] < two[2][0]
+    mean, low, high = ranking.bootstrap([np.array([[1.0]])])
+    assert mean.tolist() == [1.0]
+    assert np.isnan([low, high]).all()
 
 
 def test_interval_is_that_of_the_mean_over_seeds():
@@ -140,7 +148,7 @@ def test_interval_is_that_of_the_mean_over_seeds():
 
 
 def test_ratios_are_paired():
-    theirs = np.array([1e-3, 1.0, 1e3])
+    theirs = np.array([1e-3, 1.0, 1e3])  # as many as an interval needs
     assert ranking.ratio(2 * theirs, theirs) == pytest.approx((2.0, 2.0, 2.0))
     assert all(np.isnan(ranking.ratio(np.array([np.inf]), np.array([1.0]))))
 
@@ -176,7 +184,7 @@ def test_tables_say_where_we_lose():
     text = regret_page.tables(rows)
     losses = text.split("### Where we lose: documented answers")[1].split("###")[0]
     assert "worse than the best peer of the cell in 1, in 1 of them beyond the interval" in losses
-    assert "2.00 (2.00–2.00)" in losses
+    assert "2.00 (2.00 to 2.00)" in losses
     assert "| random" in losses
     ranked = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
     assert ranked[2:5] == ["random", "rmes", "optuna-tpe"]  # after the head and its rule
