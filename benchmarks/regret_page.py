@@ -385,7 +385,9 @@ def page(rows: list[Row]) -> str:
     commits = sorted({row["commit"] for row in rows})
     dates = sorted(row["date"][:10] for row in rows)
     loads = [row["load"] for row in rows]
-    head = f"""# Regret beside other tools
+    head = f"""# Benchmarks
+
+True regret beside other tools; time is on [another page](speed.md).
 
 Every tool meets the same problems with the same seeds: it is told the same first {INITIAL} points
 (scrambled Sobol), then suggests one point at a time, and the i-th measurement of a run has the
