@@ -191,7 +191,9 @@ def summary(done: Run) -> str:
         verdict = "Here both points are equally good"
     else:
         verdict = f"Here the recommendation is {abs(better):.2f} {_than(better)}"
-    verdict += f", and the measurement promised {answer.observed_value - there:.2f} too much."
+    promised = answer.observed_value - there
+    word = "much" if promised >= 0 else "little"
+    verdict += f", and the measurement promised {abs(promised):.2f} too {word}."
     return f"""
 Recommendation   {_point(answer.params)}
                  believed {answer.mean:.2f} (90 %: {low:.2f} to {high:.2f}); in truth {here:.2f}
