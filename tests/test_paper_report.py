@@ -1,6 +1,7 @@
 """Verdicts and figures come from the file of results, and from nothing else."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -210,8 +211,10 @@ def test_quick_reproduction_reports_and_runs_nothing_twice(tmp_path, monkeypatch
     assert page.count("data:image/png;base64") == 21
     assert "simulated" in page
     assert 'src="http' not in page
-    text = (tmp_path / "report" / "reproduction.md").read_text(encoding="utf-8")
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "| A |" in text
+    for link in re.findall(r"\]\((.*?)\)", text):
+        assert (tmp_path / link).is_file()
     assert main(arguments[:-2]) == 0
     assert "0 runs made" in capsys.readouterr().out
 

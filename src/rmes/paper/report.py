@@ -19,7 +19,11 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def write(records: list[dict[str, Any]], directory: Path) -> list[Path]:
-    """Draw the figures, write `index.html` and `reproduction.md` beside them; return the two."""
+    """Draw the figures into a directory; return the two pages about them.
+
+    `index.html` is beside the figures and holds them; a Markdown page that links them is beside
+    the directory and has its name.
+    """
     results = Results.of(records)
     captions = draw(results, directory)
     claims = judge(results)
@@ -27,7 +31,7 @@ def write(records: list[dict[str, Any]], directory: Path) -> list[Path]:
     note = _note(records)
     page = directory / "index.html"
     page.write_text(_html(claims, tables, captions, note, directory), encoding="utf-8")
-    text = directory / "reproduction.md"
+    text = directory.parent / f"{directory.name}.md"
     text.write_text(_markdown(claims, tables, captions, note, directory.name), encoding="utf-8")
     return [page, text]
 
@@ -91,8 +95,11 @@ def _claims_table(claims: list[Claim]) -> Table:
 
 
 def _parts_table(claim: Claim) -> Table:
-    rows = [[part.text, str(part.interval or "too few runs"), part.verdict] for part in claim.parts]
-    return ["part", "interval", "verdict"], rows
+    rows = []
+    for part in claim.parts:
+        seeds = str(part.interval.seeds) if part.interval else "too few"
+        rows.append([part.text, str(part.interval or ""), seeds, part.verdict])
+    return ["part", "interval", "runs", "verdict"], rows
 
 
 def _finals(results: Results) -> Table:
@@ -254,7 +261,12 @@ def _markdown(
     claims: list[Claim], tables: dict[str, Table], captions: dict[str, str], note: str, folder: str
 ) -> str:
     out = ["# Rectified Max-Value Entropy Search: a reproduction", "", note, ""]
-    out += ["Made by `python -m rmes.paper --report`; do not edit it by hand.", ""]
+    out += [
+        "Made by `python -m rmes.paper --report`, not by hand. `--results FILE` names the runs; "
+        f"those of this page are in `{folder}`, if they are kept with it. Unpacked and named, they "
+        "are added to: what is missing is run, and nothing runs twice.",
+        "",
+    ]
     for title, (header, rows) in tables.items():
         out += [f"## {title}", ""]
         if title in REMARKS:

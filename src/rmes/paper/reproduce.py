@@ -38,7 +38,7 @@ def reproduce(
     results : Path
         A file of JSON lines that is added to; one that ends in .gz is only reported on.
     report : Path, optional
-        Where figures, `index.html` and `reproduction.md` go.
+        Where the figures and `index.html` go; a Markdown page goes beside it.
 
     Returns
     -------
