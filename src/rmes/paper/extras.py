@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes.paper.results import LEAST_SEEDS, Interval, Results, bootstrap, log_ratio, mean
+from rmes.paper.results import Interval, Results, bootstrap, log_ratio, mean
 
 Array = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def ablation(results: Results, measure: str) -> list[Ablation]:
     found = []
     for data, noise in results.cells:
         seeds = results.seeds(data, noise, CELLS)
-        if len(seeds) < LEAST_SEEDS:
+        if len(seeds) < 2:
             continue
         finals = np.stack([results.final(data, noise, m, measure, seeds) for m in CELLS])
 

@@ -102,7 +102,9 @@ def disagreement(pyplot: Any, one: instances.Instance) -> Any:
     axes[3].set_ylim(bottom=0.0)
     axes[3].set_ylabel("sd")
     axes[3].set_xlabel("x")
-    axes[3].legend(frameon=False, fontsize=7, loc="upper right")
+    axes[3].legend(
+        frameon=False, fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.95)
+    )
     for axis, values in ((axes[0], one.mean), (axes[3], one.sd)):
         axis.plot(
             one.grid[ours],

@@ -43,7 +43,9 @@ def _note(records: list[dict[str, Any]]) -> str:
     field = " and ".join(words[name] for name in fields) or "not run"
     return (
         f"{len(records)} finished runs, rmes {versions}. pH field: {field}. Intervals are "
-        f"{LEVEL:.0%} bootstrap intervals over seeds, paired between methods. Differences of "
+        f"{LEVEL:.0%} bootstrap intervals over seeds, paired between methods and widened for few "
+        "seeds. The paper has 15 seeds, or 10 for real problems: the tables say how many are "
+        "finished here. Differences of "
         "regret are in log10 of the mean regret over the last tenth of the iterations: -1 is ten "
         "times smaller."
     )
@@ -65,12 +67,14 @@ def _tables(results: Results, claims: list[Claim]) -> dict[str, Table]:
 
 
 REMARKS = {
-    "Claims": "A claim holds if all its parts do, and does not if one part does not.",
+    "Claims": "A part holds or does not where its interval says so. A claim holds if all its parts "
+    "do; it does not if a part does not at the level of 5 % divided by the number of parts. Parts "
+    "with fewer than 5 seeds cannot tell.",
     "Final regrets": "log10 of the mean over seeds.",
     "What each correction brings": "How much smaller the regret of RMES is than that of MES "
     "(log10; positive is better), split into the part that comes from measuring y instead of f and "
     "that from using the drawn maxima in both entropies. Each part is the mean over the two orders "
-    "of the changes.",
+    "of the changes. Intervals need 5 seeds.",
     "Exact RMES and Adam": "The paper's sampled estimate, climbed by Adam, against the exact "
     "integral, on the same posteriors with the same draws of the maximum.",
     "Is MES never below RMES?": "Shares of points of the square. The inequalities are no theorems "
@@ -262,7 +266,9 @@ def _markdown(
 ) -> str:
     out = ["# Rectified Max-Value Entropy Search: a reproduction", "", note, ""]
     out += [
-        "Made by `python -m rmes.paper --report`, not by hand. `--results FILE` names the runs; "
+        "Made by `rmes reproduce --report` or `python -m rmes.paper --report`, not by hand. A small "
+        "version, `--quick`, takes minutes; `--list` says what there is, and `--workers` takes a "
+        "number of processes or the address of a Dask scheduler. `--results FILE` names the runs; "
         f"those of this page are in `{folder}`, if they are kept with it. Unpacked and named, they "
         "are added to: what is missing is run, and nothing runs twice.",
         "",

@@ -6,28 +6,36 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr, stdtrit
 
 Array = NDArray[np.float64]
 Record = dict[str, Any]
 
 MEASURES = {"simple_regret": "simple regret", "inference_regret": "inference regret"}
 LEAST_SEEDS = 5  # fewer say nothing that a bootstrap could show
-DRAWS = 4000
+DRAWS = 10_000
 LEVEL = 0.95
 
-FLOOR = 1e-7  # regrets below are rounding
+FLOOR = 1e-6  # regrets below are not told apart; the SVM's maximum is often hit exactly
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and its bootstrap interval; `seeds` is how many runs it rests on."""
+    """An estimate and its bootstrap interval.
+
+    `p` is the two-sided level at which it differs from 0 by Student's t with the bootstrap's
+    standard error; `seeds` is how many runs it rests on.
+    """
 
     value: float
     low: float
     high: float
+    p: float
     seeds: int
 
     def __str__(self) -> str:
+        if self.seeds < LEAST_SEEDS:
+            return f"{self.value:+.2f}"
         return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
@@ -84,7 +92,11 @@ class Results:
 
 
 def bootstrap(statistic: Callable[[NDArray[np.intp]], Array], count: int) -> Interval:
-    """An interval for a statistic of `count` seeds.
+    """An interval for a statistic of `count` seeds, wider than its percentiles for few of them.
+
+    Percentiles of a bootstrap are too narrow. The expanded ones take the tail
+    Φ(-√(n / (n - 1)) t), t of Student's distribution with n - 1 degrees of freedom (Hesterberg
+    2015). Of means of normals they held 93 % for 5 of them and 95 % from 8 on.
 
     Parameters
     ----------
@@ -95,10 +107,14 @@ def bootstrap(statistic: Callable[[NDArray[np.intp]], Array], count: int) -> Int
     """
     rng = np.random.default_rng(count)
     rows = rng.integers(count, size=(DRAWS, count))
-    tail = 50.0 * (1.0 - LEVEL)
-    low, high = np.percentile(statistic(rows), [tail, 100.0 - tail])
+    widening = np.sqrt(count / (count - 1.0)) if count > 1 else np.inf
+    tail = 100.0 * ndtr(widening * stdtrit(max(count - 1, 1), 0.5 * (1.0 - LEVEL)))
+    drawn = statistic(rows)
+    low, high = np.percentile(drawn, [tail, 100.0 - tail])
     value = float(statistic(np.arange(count)[None])[0])
-    return Interval(value, float(low), float(high), count)
+    error = widening * float(np.std(drawn)) if count > 1 else np.inf
+    p = 2.0 * float(stdtr(max(count - 1, 1), -abs(value) / max(error, 1e-12)))
+    return Interval(value, float(low), float(high), p, count)
 
 
 def log_ratio(a: Array, b: Array) -> Interval:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rmes.paper.results import LEAST_SEEDS, MEASURES, Interval, Results, log_ratio
+from rmes.paper.results import LEAST_SEEDS, LEVEL, MEASURES, Interval, Results, log_ratio
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 
@@ -22,7 +22,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of the paper with its parts: it holds if all of them do."""
+    """A claim of the paper with its parts.
+
+    It holds if all of them do. It does not hold if one does not, beyond what chance does among so
+    many: at the level 5 % divided by the number of parts.
+    """
 
     letter: str
     text: str
@@ -30,11 +34,12 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """It holds if all parts hold, and does not if one does not."""
-        verdicts = {part.verdict for part in self.parts}
-        if FAILS in verdicts:
+        """Of the claim as a whole."""
+        limit = (1.0 - LEVEL) / max(len(self.parts), 1)
+        failed = [part.interval for part in self.parts if part.verdict == FAILS]
+        if any(interval is not None and interval.p <= limit for interval in failed):
             return FAILS
-        return HOLDS if verdicts == {HOLDS} else UNKNOWN
+        return HOLDS if {part.verdict for part in self.parts} == {HOLDS} else UNKNOWN
 
     def count(self, verdict: str) -> int:
         """How many parts have that verdict."""
