@@ -266,11 +266,12 @@ def _markdown(
 ) -> str:
     out = ["# Rectified Max-Value Entropy Search: a reproduction", "", note, ""]
     out += [
-        "Made by `rmes reproduce --report` or `python -m rmes.paper --report`, not by hand. A "
-        "small version, `--quick`, takes minutes; `--list` says what there is, and `--workers` takes a "
-        "number of processes or the address of a Dask scheduler. `--results FILE` names the runs; "
-        f"those of this page are in `{folder}`, if they are kept with it. Unpacked and named, they "
-        "are added to: what is missing is run, and nothing runs twice.",
+        "Made by `rmes reproduce --report` or `python -m rmes.paper --report`, not by hand. "
+        "A small version, `--quick`, takes minutes; `--list` says what there is, and "
+        "`--workers` takes a number of processes or the address of a Dask scheduler. "
+        f"`--results FILE` names the runs; those of this page are in `{folder}`, if they are "
+        "kept with it. Unpacked and named, they are added to: what is missing is run, and "
+        "nothing runs twice.",
         "",
     ]
     for title, (header, rows) in tables.items():
