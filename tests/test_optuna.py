@@ -278,7 +278,7 @@ def test_a_batch_spreads_over_the_space():
 
 
 def test_failed_trials_are_failures_of_their_points():
-    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=0))
+    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=0, noise_sd=0.0))
     study.optimize(lambda trial: line(trial), n_trials=2)
     study.optimize(lambda trial: math.nan * line(trial), n_trials=2)
     told = optimizer_of(study).trials
