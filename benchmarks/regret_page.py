@@ -211,7 +211,8 @@ def tables(rows: list[Row]) -> str:
         ]
         parts += ["### Mean ranks of the documented answers, by noise", *noise_tables(rows, budget)]
         parts += ["### Where we lose: documented answers", *loss_table(rows, budget, "answer")]
-        parts += ["### Where we lose: posterior means", *loss_table(rows, budget, "believed")]
+        if against_best(rows, budget, "believed") != against_best(rows, budget, "answer"):
+            parts += ["### Where we lose: posterior means", *loss_table(rows, budget, "believed")]
         parts += [
             "### Where we lose: the same answer for all",
             *loss_table(rows, budget, "referee"),
@@ -243,31 +244,28 @@ def plain_logarithmic(axis: Any) -> None:
 
 
 def draw_ranks(rows: list[Row], budget: int, path: Path) -> None:
+    """A panel for each set of tools: full marks for documented answers, hollow for the referee."""
     import matplotlib.pyplot as plt
 
-    tools = comparisons(rows, budget)[0]
-    panels = {}
-    for measure in ("answer", "believed", "referee"):
-        scores = blocks(rows, tools, partial(at, measure=measure, budget=budget))
-        panels[measure] = mean_ranks(scores)
-    titles = {
-        "answer": "documented answer",
-        "believed": "posterior mean\nwhere there is one",
-        "referee": "same answer for all",
-    }
-    figure, axes = plt.subplots(1, 3, figsize=(10, 0.45 * len(tools) + 1.6), sharey=True)
-    for axis, (measure, (mean, low, high)) in zip(axes, panels.items(), strict=True):
-        for i, tool in enumerate(tools):
-            axis.plot([low[i], high[i]], [i, i], color=COLOURS.get(tool, "black"), linewidth=3)
-            axis.plot(mean[i], i, "o", color=COLOURS.get(tool, "black"), markersize=8)
-        axis.set_title(titles[measure], fontsize=11)
+    sets = comparisons(rows, budget)
+    size = (4.2 * len(sets), 0.5 * len(sets[-1]) + 1.8)
+    figure, axes = plt.subplots(1, len(sets), figsize=size, squeeze=False)
+    for axis, tools in zip(axes[0], sets, strict=True):
+        for measure, face, shift in (("answer", None, -0.12), ("referee", "white", 0.12)):
+            scores = blocks(rows, tools, partial(at, measure=measure, budget=budget))
+            mean, low, high = mean_ranks(scores)
+            for i, tool in enumerate(tools):
+                colour, place = COLOURS.get(tool, "black"), i + shift
+                axis.plot([low[i], high[i]], [place, place], color=colour, linewidth=2)
+                axis.plot(mean[i], place, "o", color=colour, markerfacecolor=face or colour)
+        axis.set_title(f"{len(tools)} tools, {sum(map(len, scores.values()))} blocks", fontsize=11)
         axis.set_xlim(1, len(tools))
+        axis.set_yticks(range(len(tools)), tools)
+        axis.invert_yaxis()
         axis.grid(axis="x", alpha=0.3)
         axis.set_xlabel("mean rank (1 is best)")
-    axes[0].set_yticks(range(len(tools)), tools)
-    axes[0].invert_yaxis()
     figure.tight_layout()
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=120)
     plt.close(figure)
 
 
@@ -316,12 +314,11 @@ def draw_ratios(rows: list[Row], budget: int, path: Path) -> None:
 
     panels = {
         "documented answers": against_best(rows, budget, "answer"),
-        "posterior mean where there is one": against_best(rows, budget, "believed"),
         "same answer for all": against_best(rows, budget, "referee"),
     }
     cells = [c for c in cells_in(rows) if c in {found[0] for found in panels["documented answers"]}]
-    size = (12, 0.3 * len(cells) + 1.4)
-    figure, axes = plt.subplots(1, 3, figsize=size, sharey=True, sharex=True)
+    size = (10, 0.3 * len(cells) + 1.4)
+    figure, axes = plt.subplots(1, 2, figsize=size, sharey=True, sharex=True)
     for axis, (title, found) in zip(axes, panels.items(), strict=True):
         for cell, _, mean, low, high, _ in found:
             i = cells.index(cell)
@@ -350,13 +347,14 @@ def what_was_run(rows: list[Row]) -> str:
         mine = [row for row in rows if row["tool"] == tool]
         noises = sorted({row["noise"] for row in mine}, key=str)
         seeds = sorted({row["seed"] for row in mine})
+        span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
         budgets = sorted({row["budget"] for row in mine})
         lines.append(
             [
                 tool,
                 str(len({row["problem"] for row in mine})),
                 ", ".join(map(noise_text, noises)),
-                f"{seeds[0]}–{seeds[-1]}",
+                span,
                 ", ".join(map(str, budgets)),
                 str(len(mine)),
             ]
@@ -400,6 +398,10 @@ from all cells instead, and a single cell has no interval. A failed run ranks la
 
 ![Mean ranks](benchmarks/ranks.png)
 
+Full marks: the answer each tool's documentation tells a user to take. Hollow marks: the same answer
+for all, our model's from each tool's measurements, which judges the choice of points alone. A block
+is a problem, a noise and a seed; a panel compares tools on the blocks that all of them ran.
+
 ![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
 
 Our regret over that of the peer that is best in the cell, chosen after the fact: orange where we
@@ -407,7 +409,8 @@ lose beyond the interval, blue where we win beyond it, grey where the seeds do n
 
 ![Median regret of the documented answer](benchmarks/curves.png)
 
-Median over seeds of the regret of the documented answer, in units of the spread.
+Median regret of the documented answer, in units of the spread, over the seeds that a tool ran:
+the table below says how many, and a line over a single seed is an anecdote.
 
 ## What was run
 
