@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from rmes.demo import hartmann
+
 Array = NDArray[np.float64]
 
 TABLE = "table"  # the noise of a table, as against a share of the function's spread
@@ -114,22 +116,6 @@ _A3 = np.array([[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]])
 _P3 = 1e-4 * np.array(
     [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]
 )
-_A6 = np.array(
-    [
-        [10, 3, 17, 3.5, 1.7, 8],
-        [0.05, 10, 17, 0.1, 8, 14],
-        [3, 3.5, 1.7, 10, 17, 8],
-        [17, 8, 0.05, 10, 0.1, 14],
-    ]
-)
-_P6 = 1e-4 * np.array(
-    [
-        [1312, 1696, 5569, 124, 8283, 5886],
-        [2329, 4135, 8307, 3736, 1004, 9991],
-        [2348, 1451, 3522, 2883, 3047, 6650],
-        [4047, 8828, 8732, 5743, 1091, 381],
-    ]
-)
 
 
 def hartmann3(x: Array) -> float:
@@ -137,7 +123,7 @@ def hartmann3(x: Array) -> float:
 
 
 def hartmann6(x: Array) -> float:
-    return float(-_ALPHA @ np.exp(-np.sum(_A6 * (x - _P6) ** 2, axis=1)))
+    return -float(hartmann(x[None])[0])
 
 
 def ackley(x: Array) -> float:

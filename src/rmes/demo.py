@@ -92,7 +92,7 @@ _CENTRES = 1e-4 * np.array(
 )
 
 
-def _hartmann(x: Array) -> Array:
+def hartmann(x: Array) -> Array:
     """Hartmann's function of six variables, negated: four bumps."""
     distance = np.einsum("kd,mkd->mk", _SCALES, (x[:, None, :] - _CENTRES) ** 2)
     return np.asarray(np.exp(-distance) @ np.array([1.0, 1.2, 3.0, 3.2]))
@@ -118,7 +118,7 @@ PROBLEMS = {
     "hartmann6": Problem(
         "Hartmann's function of six variables",
         {f"x{i}": (0.0, 1.0) for i in range(1, 7)},
-        _hartmann,
+        hartmann,
         np.array([[0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573]]),
         noise_sd=0.2,
         budget=70,

@@ -105,33 +105,17 @@ def disagreement(pyplot: Any, one: instances.Instance) -> Any:
     axes[3].legend(
         frameon=False, fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.95)
     )
-    for axis, values in ((axes[0], one.mean), (axes[3], one.sd)):
-        axis.plot(
-            one.grid[ours],
-            values[ours],
-            "o",
-            mfc="none",
-            mec=COLOURS["rmes"],
-            ms=9,
-            mew=2,
-            clip_on=False,
-        )
-        axis.plot(
-            one.grid[theirs], values[theirs], "x", color=COLOURS["mes"], ms=9, mew=2, clip_on=False
-        )
-    axes[1].plot(
-        one.grid[ours],
-        one.rmes[ours],
-        "o",
-        mfc="none",
-        mec=COLOURS["rmes"],
-        ms=9,
-        mew=2,
-        clip_on=False,
-    )
-    axes[2].plot(
-        one.grid[theirs], one.mes[theirs], "x", color=COLOURS["mes"], ms=9, mew=2, clip_on=False
-    )
+    circle = {"marker": "o", "mfc": "none", "mec": COLOURS["rmes"]}
+    cross = {"marker": "x", "color": COLOURS["mes"]}
+    for axis, values, choice, mark in (
+        (axes[0], one.mean, ours, circle),
+        (axes[0], one.mean, theirs, cross),
+        (axes[1], one.rmes, ours, circle),
+        (axes[2], one.mes, theirs, cross),
+        (axes[3], one.sd, ours, circle),
+        (axes[3], one.sd, theirs, cross),
+    ):
+        axis.plot(one.grid[choice], values[choice], ms=9, mew=2, ls="", clip_on=False, **mark)
     return figure
 
 
