@@ -464,18 +464,21 @@ COMMANDS = {each.name or each.callback.__name__ for each in cli.app.registered_c
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS - {"reproduce"}))
-def test_every_command_has_help(rmes, name):
+def test_help_of_every_command_says_what_comes_next(rmes, name):
     code, out, _ = rmes(name, "--help")
     assert code == 0
     assert f"Usage: rmes {name}" in out
     assert "--help" in out
+    assert "Next:" in out
 
 
 def test_reproduce_hands_over_to_the_paper(rmes, capsys):
     with pytest.raises(SystemExit) as caught:  # of the help
         rmes("reproduce", "--help")
     assert caught.value.code == 0
-    assert "--quick" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "usage: rmes reproduce" in said
+    assert "Next: rmes reproduce --quick" in said
     code, out, _ = rmes("reproduce", "--list")
     assert code == 0
     assert "branin" in out.lower()

@@ -195,6 +195,8 @@ def recommend(
     """Say which parameters to use, how sure that is, and what is left to gain.
 
     The answer comes from a model of all measurements, not from the luckiest one.
+
+    Next: **rmes ask** if what is left to gain is worth a measurement
     """
     ledger = _load(study)
     optimizer = ledger.optimizer()
@@ -217,7 +219,10 @@ def status(
     study: StudyOption = _STUDY,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the study, its trials and what is being waited for."""
+    """Show the study, its trials and what is being waited for.
+
+    Next: **rmes tell NUMBER VALUE** for a trial that is pending, or **rmes ask**
+    """
     ledger = _load(study)
     entries = ledger.entries()
     counts = {state: 0 for state in _COLOURS}
@@ -258,6 +263,8 @@ def plot(
     """Draw the study into a picture file.
 
     **rmes plot** draws all; **rmes plot posterior temperature** one slice.
+
+    Next: look at the picture, then **rmes recommend** or **rmes ask**
     """
     names = parameters or []
     least, most = {"posterior": (1, 1), "information": (1, 2)}.get(kind, (0, 0))
@@ -293,6 +300,8 @@ def import_(
 
     Columns: every parameter, the value (empty if it failed), and if known noise_sd. Others are
     ignored. All rows are checked before the first is added; importing twice changes nothing.
+
+    Next: **rmes recommend** or **rmes ask**
     """
     added, before = _load(study).read_table(file, column)
     if as_json:
@@ -310,7 +319,10 @@ def export(
     study: StudyOption = _STUDY,
     as_json: JsonOption = False,
 ) -> None:
-    """Write all trials as CSV, or as JSON, with all digits."""
+    """Write all trials as CSV, or as JSON, with all digits.
+
+    Next: open it in a spreadsheet; **rmes import** reads it into another study
+    """
     ledger = _load(study)
     text = io.StringIO()
     if as_json:
@@ -346,6 +358,8 @@ def run(
     last number it prints. An exit code other than 0, no number, or too much time: a failed trial,
     whose neighbourhood will be avoided. {params} stands for all parameters as JSON, {trial} for
     the number. No shell is involved. Ctrl-C ends it; the same command goes on.
+
+    Next: **rmes recommend**
     """
     ledger = _load(study)
     check_template(command, list(ledger.file.space.parameters))
@@ -382,6 +396,8 @@ def demo(
     """Find the top of a noisy function whose truth is known; compare and draw.
 
     Takes about ten seconds.
+
+    Next: **rmes init** for a study of your own
     """
     from rmes import demo as packaged
 
@@ -403,7 +419,7 @@ def reproduce(context: typer.Context) -> None:
     """
     from rmes.paper.__main__ import main as paper
 
-    raise typer.Exit(paper(context.args))
+    raise typer.Exit(paper(context.args, "rmes reproduce"))
 
 
 # ---------------------------------------------------------------------- running programs

@@ -9,9 +9,13 @@ from rmes.paper.problems import PAPER
 from rmes.paper.reproduce import listing, reproduce
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Read the arguments, run, print where the results are."""
-    parser = argparse.ArgumentParser(prog="python -m rmes.paper", description=__doc__)
+def main(arguments: list[str] | None = None, command: str = "python -m rmes.paper") -> int:
+    """Read the arguments of the command, run, print where the results are."""
+    parser = argparse.ArgumentParser(
+        prog=command,
+        description="Run the paper's experiments, or what is left of them, and report on them.",
+        epilog=f"Next: {command} --quick, which ends with a report to open in a browser",
+    )
     parser.add_argument("experiments", nargs="*", help="problems; all of the paper by default")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     parser.add_argument("--methods", nargs="+", default=[*METHODS], help="by default the paper's")
