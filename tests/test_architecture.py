@@ -1,6 +1,7 @@
 """Imports point down: a module imports only from layers below its own."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,3 +95,52 @@ def test_a_missing_host_names_the_extra_to_install(module, hidden):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert f"ImportError: rmes.{module} needs" in done.stderr
     assert f'pip install "rmes[{module}]"' in done.stderr
+
+
+def private_of_optuna(code):
+    """Names that begin with an underscore, of anything but the module's own objects."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr):
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("optuna"):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name for name in names if "._" in name)
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if re.match(r"optuna\b.*\._", a.name))
+        elif isinstance(node, ast.Constant) and str(node.value) in HIDDEN:  # for getattr
+            yield node.value
+
+
+HIDDEN = {"_storage", "_study_id", "_trial_id"}
+HUB = SOURCE.parent.parent / "optunahub"
+SPEAKS_WITH_OPTUNA = [
+    path
+    for path in [*SOURCE.rglob("*.py"), *HUB.rglob("*.py")]
+    if re.search(r"^\s*(import|from) (rmes\.)?optuna\b", path.read_text(), re.MULTILINE)
+]
+
+
+def test_private_names_are_found():
+    code = """
+import optuna._gp.gp
+from optuna.study._tell import _tell_with_warning
+from optuna import _imports
+study._storage.set_trial_system_attr(trial._trial_id, self._own, self.trial._params)
+getattr(study, "_storage")
+"""
+    assert sorted(private_of_optuna(code)) == [
+        "_storage",
+        "optuna._gp.gp",
+        "optuna._imports",
+        "optuna.study._tell._tell_with_warning",
+        "self.trial._params",
+        "study._storage",
+        "trial._trial_id",
+    ]
+    assert {path.stem for path in SPEAKS_WITH_OPTUNA} >= {"sampler", "board", "ledger", "example"}
+
+
+@pytest.mark.parametrize("path", SPEAKS_WITH_OPTUNA, ids=lambda path: path.stem)
+def test_only_public_names_of_optuna_are_used(path):
+    assert list(private_of_optuna(path.read_text())) == []

@@ -16,6 +16,7 @@ import optuna
 import pytest
 
 from rmes import cli
+from rmes.optuna import optimizer_of
 
 SQUARE = """
 direction = "minimize"
@@ -146,6 +147,16 @@ def test_replicates_and_noise_are_kept(study):
     assert entries[0]["params"] == entries[1]["params"]
     assert told(study, "tell", 0, 1.0, 1.2, "--noise-sd", 0.2) == entries  # again: nothing new
     assert len(told(study, "status")["trials"]) == 2
+
+
+def test_noise_reaches_the_model_whoever_asked_for_the_trial(study, tmp_path):
+    study("ask")
+    study("tell", 0, 1.0, "--noise-sd", 0.2)
+    line = 'import sys; print(\'{"value": 2.0, "noise_sd": 0.3}\')'
+    study("run", "-n", 1, "--", sys.executable, "-c", line, "{x}", "{kind}")
+    storage = f"sqlite:///{tmp_path}/study.db"
+    trials = optimizer_of(optuna.load_study(study_name="study", storage=storage)).trials
+    assert [trial["noise_sds"] for trial in trials] == [[0.2], [0.3]]
 
 
 def test_points_of_ones_own_can_be_told(study):

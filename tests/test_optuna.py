@@ -1,11 +1,9 @@
 """The sampler for Optuna, and answers for its studies."""
 
-import ast
 import math
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import optuna
@@ -17,13 +15,13 @@ import rmes
 from rmes.fit import Fit
 from rmes.optuna import (
     RMESSampler,
-    _read_fit,
-    _write_fit,
+    board,
     distributions_of,
     optimizer_of,
     outlook,
     reason_of,
     recommend,
+    retry_running,
     space_of,
 )
 
@@ -78,7 +76,7 @@ def test_all_kinds_of_parameters_are_suggested_within_their_grids():
         assert trial.params["layers"] in (1, 3, 5, 7, 9)
         assert isinstance(trial.params["width"], int)
         assert type(trial.params["x"]) is float
-    reasons = [reason_of(trial) for trial in study.trials]
+    reasons = [reason_of(study, trial) for trial in study.trials]
     assert reasons[0] is None  # nothing was known of the parameters yet
     assert reasons[1] == "space-filling point 2"
     assert all("nats" in reason for reason in reasons[4:])
@@ -121,7 +119,8 @@ def test_a_declared_search_space_fills_from_the_first_trial_on():
     sampler = RMESSampler(seed=0, search_space=SPACE, n_startup_trials=3)
     study = optuna.create_study(sampler=sampler)
     first = [study.ask(SPACE) for _ in range(3)]
-    assert [reason_of(t) for t in study.trials] == [f"space-filling point {i}" for i in (1, 2, 3)]
+    reasons = [reason_of(study, trial) for trial in study.trials]
+    assert reasons == [f"space-filling point {i}" for i in (1, 2, 3)]
     assert len({t.params["x"] for t in first}) == 3
 
 
@@ -402,15 +401,43 @@ def test_an_independent_sampler_is_asked_and_told():
     assert calls == ["before", "after"]
 
 
-def test_a_long_suggestion_is_published_in_pieces():
-    space = {f"{'long' * 20}{i}": FloatDistribution(0.0, 1.0) for i in range(30)}
-    sampler = RMESSampler(seed=0, search_space=space)
-    study = optuna.create_study(sampler=sampler)
-    asked = study.ask(space)
-    assert max(len(str(v)) for v in study.trials[0].system_attrs.values()) <= 1000
-    assert len(study.trials[0].system_attrs) > 2
-    told = optimizer_of(study, search_space=space).trials
-    assert told[0]["params"] == asked.params
+# ---------------------------------------------------------------------- what is left for others
+
+
+def test_reasons_stay_and_points_only_while_they_are_measured():
+    study = optuna.create_study(sampler=RMESSampler(seed=0, search_space=UNIT))
+    waited = study.ask()
+    waited.suggest_int("other", 0, 9)  # x comes later than 40 other trials
+    point = board.read(study).point(0)
+    for _ in range(40):
+        study.tell(study.ask(UNIT), 0.0)
+    assert all(reason_of(study, trial) for trial in study.trials)
+    kept = board.read(study)
+    assert point == kept.point(0) == {"x": waited.suggest_float("x", 0.0, 1.0)}
+    assert len([n for n in range(41) if kept.point(n)]) <= 17
+    assert len(study.user_attrs) <= 18
+
+
+def test_a_trial_by_others_has_no_reason():
+    study = added([({"x": 0.1}, 1.0)])
+    assert reason_of(study, study.trials[0]) is None
+
+
+def test_a_pruner_of_brackets_hides_no_reason():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=4)
+    study = optuna.create_study(sampler=RMESSampler(seed=0, search_space=UNIT), pruner=pruner)
+    study.ask(UNIT)
+    assert reason_of(study, study.trials[0]) == "space-filling point 1"
+
+
+def test_the_reason_of_a_trial_that_died_is_that_of_its_successor():
+    study = optuna.create_study(sampler=RMESSampler(seed=0, search_space=UNIT))
+    asked = study.ask(UNIT)
+    assert retry_running(study) == [0]
+    assert study.ask(UNIT).params == asked.params
+    assert [reason_of(study, trial) for trial in study.trials] == ["space-filling point 1"] * 2
 
 
 def test_only_the_first_suggestion_learns_from_scratch_whoever_makes_the_next(monkeypatch):
@@ -424,20 +451,38 @@ def test_only_the_first_suggestion_learns_from_scratch_whoever_makes_the_next(mo
     assert len(calls) == 1
 
 
-def test_what_was_learnt_is_read_as_it_was_written():
-    study = optuna.create_study(sampler=RMESSampler(seed=0, n_startup_trials=2))
-    study.optimize(lambda t: line(t) + sum(t.suggest_float(n, 0, 1) for n in "abcdefgh"), 4)
-    space = space_of(study)
-    width = 12
-    draws = np.random.default_rng(0)
+def random_fit(width, seed=0):
+    draws = np.random.default_rng(seed)
     half = draws.random((width, width))
-    learned = Fit(draws.random(width), half + half.T, draws.random((4, width)), 9)
-    trial = study.ask()
-    _write_fit(study, study.trials[-1], learned, space)
-    read = _read_fit(study.trials, trial.number + 1, space)
+    return Fit(draws.random(width), half + half.T, draws.random((4, width)), 9)
+
+
+def test_what_was_learnt_is_read_as_it_was_written():
+    study, space = optuna.create_study(), rmes.space.Space({"x": (0, 1)})
+    learned = random_fit(12)
+    board.leave_fit(study, 5, learned, space, None)
+    read = board.read(study).fit(space, before=6)
     for name in ("best", "covariance", "samples", "size"):
         np.testing.assert_array_equal(getattr(read, name), getattr(learned, name))
-    assert _read_fit(study.trials, trial.number + 1, rmes.space.Space({"x": (0, 2)})) is None
+    assert board.read(study).fit(rmes.space.Space({"x": (0, 2)}), before=6) is None
+
+
+def test_a_suggestion_made_again_begins_with_the_same():
+    study, space = optuna.create_study(), rmes.space.Space({"x": (0, 1)})
+    for index in (3, 4, 5, 5, 5):  # the process died twice
+        now = board.read(study)
+        if index == 5:
+            np.testing.assert_array_equal(now.fit(space, index).best, random_fit(3, seed=4).best)
+        begun = now.fit_key(space, index)
+        board.leave_fit(study, index, random_fit(3, seed=index), space, begun)
+    np.testing.assert_array_equal(board.read(study).fit(space, 6).best, random_fit(3, seed=5).best)
+    assert board.read(study).fit(space, 4) is None
+
+
+def test_a_fit_too_long_for_a_database_is_not_left():
+    study, space = optuna.create_study(), rmes.space.Space({"x": (0, 1)})
+    board.leave_fit(study, 0, random_fit(110), space, None)
+    assert study.user_attrs == {}
 
 
 # ---------------------------------------------------------------------- imports
@@ -447,14 +492,3 @@ def test_without_optuna_the_error_names_what_to_install():
     code = "import sys; sys.modules['optuna'] = None; import rmes; import rmes.optuna"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert 'ImportError: rmes.optuna needs Optuna: pip install "rmes[optuna]"' in done.stderr
-
-
-def test_nothing_private_of_optuna_is_imported():
-    tree = ast.parse(Path(rmes.optuna.__file__).read_text())
-    names = [
-        name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in [getattr(node, "module", ""), *(alias.name for alias in node.names)]
-    ]
-    assert not [name for name in names if any(part[:1] == "_" for part in name.split("."))]

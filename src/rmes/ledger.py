@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +15,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from rmes.optimizer import Optimizer
-from rmes.optuna import NOISE_SD, RMESSampler, distributions_of, optimizer_of, reason_of
+from rmes.optuna import NOISE_SD, RMESSampler, board, distributions_of, optimizer_of
+from rmes.optuna.board import Board
 from rmes.space import Categorical, Integer, Parameter, Space
 from rmes.studyfile import StudyFile
 from rmes.trials import read_noise_sd, read_values
@@ -64,6 +65,7 @@ class Ledger:
 
     file: StudyFile
     study: optuna.Study
+    asked: dict[int, optuna.Trial] = field(default_factory=dict)  # by this process
 
     # ------------------------------------------------------------------ asking and telling
 
@@ -73,6 +75,7 @@ class Ledger:
         try:
             for name, parameter in self.file.space.parameters.items():
                 _suggest(trial, name, parameter)
+            self.asked[trial.number] = trial
             return self.entry(trial.number)
         except BaseException:
             # Nobody has seen it: it would be waited for, for ever.
@@ -98,7 +101,7 @@ class Ledger:
         else:
             self._check_open(entry)
             if sd is not None:
-                self._attribute(number, NOISE_SD, sd)
+                self._note(number, NOISE_SD, sd)
             self.study.tell(number, checked[0])
             missing = checked[1:]
         for value in missing:
@@ -121,7 +124,7 @@ class Ledger:
         if entry.state != name:
             self._check_open(entry)
             if error:
-                self._attribute(number, _ERROR, error)
+                self._note(number, _ERROR, error)
             self.study.tell(number, state=state)
         return self.entry(number)
 
@@ -144,16 +147,19 @@ class Ledger:
         if entry.state != "pending":
             raise ValueError(f"trial {entry.trial} is {entry.state}, not pending")
 
-    def _attribute(self, number: int, key: str, value: Any) -> None:
-        # Optuna has no public way to an attribute of a trial that another process asked for.
-        frozen = self.study.get_trials(deepcopy=False)[number]
-        self.study._storage.set_trial_user_attr(frozen._trial_id, key, value)
+    def _note(self, number: int, key: str, value: Any) -> None:
+        # Optuna lets only the process that asked for a trial write into it.
+        if number in self.asked:
+            self.asked[number].set_user_attr(key, value)
+        else:
+            board.note(self.study, number, key, value)
 
     # ------------------------------------------------------------------ listing
 
     def entries(self) -> list[Entry]:
         """All trials, in the order of their numbers."""
-        return [_entry(trial) for trial in self.study.get_trials(deepcopy=False)]
+        written = board.read(self.study)
+        return [_entry(trial, written) for trial in self.study.get_trials(deepcopy=False)]
 
     def entry(self, number: int) -> Entry:
         """One trial."""
@@ -161,7 +167,7 @@ class Ledger:
         if not 0 <= number < len(trials):
             have = f"the last one is {len(trials) - 1}" if trials else "none has been asked for yet"
             raise ValueError(f"there is no trial {number}; {have}")
-        return _entry(trials[number])
+        return _entry(trials[number], board.read(self.study))
 
     def optimizer(self) -> Optimizer:
         """An optimizer that has been told everything: to recommend, look ahead and draw."""
@@ -338,16 +344,18 @@ def _finished(
     )
 
 
-def _entry(trial: FrozenTrial) -> Entry:
-    attributes = trial.user_attrs
+def _entry(trial: FrozenTrial, written: Board) -> Entry:
+    def attribute(key: str) -> Any:
+        return trial.user_attrs.get(key, written.note(trial.number, key))
+
     return Entry(
         trial=trial.number,
         state=_STATES[trial.state],
         params=dict(trial.params),
         value=trial.value if trial.state == TrialState.COMPLETE else None,
-        noise_sd=attributes.get(NOISE_SD),
-        reason=reason_of(trial) or "",
-        note=str(attributes.get(_ERROR) or attributes.get(_SOURCE) or ""),
+        noise_sd=attribute(NOISE_SD),
+        reason=written.reason(trial.number) or "",
+        note=str(attribute(_ERROR) or attribute(_SOURCE) or ""),
     )
 
 
