@@ -24,7 +24,7 @@ LAYERS = [
     {"optimizer"},
     {"workers", "optuna", "plots", "sklearn"},
     {"minimize", "demo", "ledger"},
-    {"paper"},
+    {"paper", "screen", "endings", "runs"},
     {"cli"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}

@@ -26,7 +26,7 @@ BELONG = {  # a host, and what it brings along of the others
 MODULES = {
     "plot": ["rmes.plots", "rmes.demo"],
     "optuna": ["rmes.optuna"],
-    "cli": ["rmes.cli", "rmes.ledger", "rmes.plots", "rmes.demo"],
+    "cli": ["rmes.cli", "rmes.runs", "rmes.ledger", "rmes.plots", "rmes.demo"],
     "sklearn": ["rmes.sklearn"],
     "botorch": ["rmes.botorch"],
 }
