@@ -53,9 +53,9 @@ class Paths:
 
     def values(self, x: Array) -> Array:
         """All paths at the points x (m, d): (S, P, m)."""
-        prior = np.matmul(self.weights, np.swapaxes(_features(self.frequencies, x), 1, 2))
-        correlation = self.posterior.correlation_with_data(x)
-        return np.asarray(prior + self._corrections(correlation))
+        values = self._corrections(self.posterior.correlation_with_data(x))
+        values += _prior(self.frequencies, self.weights, x)
+        return values
 
     def screen(self, x: Array, correlation: NDArray[np.float32]) -> NDArray[np.float32]:
         """`values` in single precision: ten times cheaper, good to 1e-3.
@@ -146,8 +146,7 @@ def draw(posterior: Posterior, count: int, features: int, rng: np.random.Generat
     offset = np.sqrt(gp.model.mean_variance) * rng.standard_normal((settings, count))
     noise = np.sqrt(gp.row_noise)[:, None, :] * rng.standard_normal((settings, count, n))
 
-    prior = np.matmul(weights, np.swapaxes(_features(frequencies, gp.x), 1, 2))
-    residual = gp.y[:, None, :] - prior - offset[:, :, None] - noise
+    residual = gp.y[:, None, :] - _prior(frequencies, weights, gp.x) - offset[:, :, None] - noise
     white = np.matmul(residual, np.swapaxes(gp.inverse_factor, 1, 2))
     correction = np.matmul(white, gp.inverse_factor)
     constant = offset + gp.model.mean_variance * correction.sum(axis=2)
@@ -155,9 +154,15 @@ def draw(posterior: Posterior, count: int, features: int, rng: np.random.Generat
     return Paths(posterior, frequencies, weights, constant, correction, norms)
 
 
-def _features(frequencies: Array, x: Array) -> Array:
-    """Cosines and sines (S, m, 2F) at x (m, d)."""
-    return np.concatenate(_cosine_and_sine(np.matmul(x, np.swapaxes(frequencies, 1, 2))), axis=2)
+def _prior(frequencies: Array, weights: Array, x: Array) -> Array:
+    """The prior draws g (S, P, m) at x (m, d)."""
+    half = frequencies.shape[1]
+    values = np.empty((*weights.shape[:2], len(x)))
+    for s, turns in enumerate(frequencies):  # one setting at a time: it stays in the cache
+        cosine, sine = _cosine_and_sine(x @ turns.T)
+        np.matmul(weights[s, :, :half], cosine.T, out=values[s])
+        values[s] += weights[s, :, half:] @ sine.T
+    return values
 
 
 def _cosine_and_sine(turns: Array) -> tuple[Array, Array]:
