@@ -228,7 +228,11 @@ def test_screening_agrees_with_the_stand_in(posterior, drawn, rng):
     points = rng.random((20, 3))
     mean, variance = posterior.predict(points)
     looked = criteria.screened(mean, variance, level(posterior)(points), drawn)
-    np.testing.assert_allclose(looked, composed("matched", posterior, drawn)(points)[0], rtol=1e-9)
+    climbed = composed("matched", posterior, drawn)(points)[0]
+    useful = climbed > -25.0  # below, the stand-in is a difference of rounding errors
+    assert useful.sum() > 10
+    np.testing.assert_allclose(looked[useful], climbed[useful], rtol=1e-9)
+    assert (looked[~useful] < -20.0).all()
 
 
 def test_averages_are_over_the_settings_and_logs_are_logs_of_averages(posterior, rng):

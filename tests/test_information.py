@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracles
-from rmes import information, integral
+from rmes import information, integral, quadrature
 from rmes.information import Gain, log_rmes, mes, noiseless_rmes, noisy_mes, rmes, rmes_sampled
 
 CASES = json.loads((Path(__file__).parent / "data" / "rmes_values.json").read_text())["cases"]
@@ -77,6 +77,23 @@ def test_fresh_cases_against_the_oracle(seed, function):
         mean, variance, noise, maxima, digits=40, degree=16, reference=reference
     )
     value, slope = errors(function(mean, variance, noise, maxima), exact)
+    assert value < 1e-10
+    assert slope < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("c", "gamma"),
+    [
+        (0.2833, [-0.68, -0.52, -0.47, -0.41, 0.61]),
+        (0.1898, [-0.46, -0.44, -0.39, -0.38, -0.32, -0.26, 0.3]),
+        (0.4047, [0.2, 0.21, 1.94]),
+        (0.0445, [3.15, 3.1501]),
+    ],
+)
+def test_one_maximum_apart_from_many_and_two_almost_alike(c, gamma):
+    """The hardest of thousands of random cases: equal steps of 0.78 were wrong by 1e-9 there."""
+    exact = oracles.rmes_integral(0.0, 1.0, noise_for(c), gamma, digits=40, degree=24)
+    value, slope = errors(rmes(0.0, 1.0, noise_for(c), gamma), exact)
     assert value < 1e-10
     assert slope < 1e-8
 
@@ -277,11 +294,31 @@ def test_many_maxima(c):
     assert (gain.value < np.log(64)).all()
 
 
+def panels_below(gamma):
+    """The c/ρ at which three maxima 0.3 and 0.7 apart from `gamma` on come to have panels."""
+
+    def needs_panels(ratio):
+        rho = np.array([1.0 / np.hypot(1.0, ratio)])
+        c, low, high = ratio * rho, np.array([gamma]), np.array([gamma + 1.0])
+        start, stop = quadrature.support(low, high, rho, c)
+        left, _ = quadrature.window(start, stop, low, high, rho, c)
+        step = quadrature.equal_steps(rho, c, quadrature.strip(low, high, c))
+        return (stop - left)[0] > 3 * 2 * quadrature.LEGENDRE_NODES * step[0]
+
+    yes, no = 1e-4, 0.5
+    assert needs_panels(yes)
+    assert not needs_panels(no)
+    while no - yes > 1e-15:
+        middle = 0.5 * (yes + no)
+        yes, no = (middle, no) if needs_panels(middle) else (yes, middle)
+    return yes
+
+
 def switches():
     """Pairs of moments on the two sides of every place where the rule changes."""
     tiny = 1e-9
     for gamma in (-24.0, -3.0, 0.5, 6.0, 24.0):
-        ratio = information.quadrature.SHARP_BELOW  # c/ρ
+        ratio = panels_below(gamma)  # c/ρ
         for side in (ratio * (1 - tiny), ratio * (1 + tiny)):
             yield "sharp", gamma, side**2
         for side in (1 - tiny, 1 + tiny):

@@ -157,8 +157,14 @@ def integrate(problem: Problem, reference: Reference) -> tuple[Array, Array]:
     beyond = reference is gaussian
     last = np.where(low >= -FAR, np.inf, high) if beyond else high
     start, stop = quadrature.support(low, last, rho, c)
+    left, right = quadrature.window(start, stop, low, high, rho, c)
+    if not beyond:
+        right = stop
     width = quadrature.strip(low, high, c)
-    group = quadrature.sharp(start, stop, rho, c).astype(np.intp)
+    step = quadrature.equal_steps(rho, c, width)
+    # Panels around each step pay where the steps stand far apart.
+    panels = 2 * quadrature.LEGENDRE_NODES * len(problem.gamma)
+    group = (right - left > panels * step).astype(np.intp)
     if max(-low.min(), low.max()) > FAR:
         group += 2 * (low < -FAR) + 4 * (low > FAR)
     reach = rho * (1.0 + np.maximum(-low, high))
@@ -167,6 +173,7 @@ def integrate(problem: Problem, reference: Reference) -> tuple[Array, Array]:
         if not beyond:
             faint &= np.minimum(reach, rho * (high - low)) < _FAINT
         group = np.where(faint, 6 + group % 2, group)
+        left, right = np.where(faint, start, left), np.where(faint, stop, right)
     if (group == group[0]).all():
         members: list[tuple[int, Any]] = [(int(group[0]), slice(None))]
     else:
@@ -181,7 +188,15 @@ def integrate(problem: Problem, reference: Reference) -> tuple[Array, Array]:
             )
         else:
             rules = quadrature.trapezoidal(
-                start[chosen], stop[chosen], some.rho, some.c, width[chosen], together
+                some.low,
+                left[chosen],
+                right[chosen],
+                step[chosen],
+                some.rho,
+                some.c,
+                (left > start)[chosen],
+                (right < stop)[chosen],
+                together,
             )
         terms = (_ordinary, below, _above, _faint)[label // 2](some, reference)
         parts[:, chosen], log_scale[chosen] = _sum(rules, terms, *some.gamma.shape)
