@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_NEIGHBOURS = 12  # levels tried at once on either side of the present one
+_FEW = 8  # ordered levels up to which all of them are tried
+# Steps tried from the level that a relaxed climb ended next to. On 40 × 111 levels they find the
+# best of all points as often as 36 levels did, and steps of up to 3 less often.
+_STEPS = np.array([-8, -5, -3, -2, -1, 1, 2, 3, 5, 8])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,21 @@ class Choice:
         distance = np.sum((values[:, None, :] - self.table) ** 2, axis=2)
         return np.asarray(np.argmin(distance, axis=1))
 
-    def around(self, level: int) -> NDArray[np.intp]:
-        """Levels worth trying instead of this one: all of them, or the nearest and a few far."""
+    @property
+    def relaxed(self) -> bool:
+        """Whether a gradient may move the coordinate before it is put on a level.
+
+        Ordered choices of more than a few levels: their neighbours alone would be a long walk.
+        """
+        return self.ordered and len(self.table) > _FEW
+
+    def others(self, levels: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Levels worth trying instead of each of `levels` (m,): rows ascending, and levels."""
         count = len(self.table)
-        if not self.ordered or count <= 2 * _NEIGHBOURS + 1:
-            return np.delete(np.arange(count), level)
-        near = np.arange(max(level - _NEIGHBOURS, 0), min(level + _NEIGHBOURS + 1, count))
-        far = np.linspace(0, count - 1, _NEIGHBOURS).astype(int)
-        return np.setdiff1d(np.union1d(near, far), [level])
+        tried = levels[:, None] + _STEPS if self.relaxed else np.arange(count)[None]
+        tried = np.broadcast_to(tried, (len(levels), tried.shape[1]))
+        rows, places = np.nonzero((tried >= 0) & (tried < count) & (tried != levels[:, None]))
+        return rows, tried[rows, places]
 
 
 @dataclass(frozen=True)
@@ -70,14 +80,10 @@ class Domain:
 
     @cached_property
     def relaxed(self) -> NDArray[np.bool_]:
-        """Which coordinates may be moved by a gradient before they are put on a level, (d,).
-
-        Ordered choices of more than a few levels: their neighbours alone would be a long walk.
-        """
+        """Which coordinates may be moved by a gradient before they are put on a level, (d,)."""
         relaxed = self.free.copy()
         for choice in self.choices:
-            if choice.ordered and len(choice.table) > 8:
-                relaxed[list(choice.columns)] = True
+            relaxed[list(choice.columns)] = choice.relaxed
         return relaxed
 
     @cached_property

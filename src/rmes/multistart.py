@@ -256,13 +256,11 @@ def _sweep(
     changed = np.zeros(len(x), dtype=bool)
     for choice in domain.choices:
         columns = list(choice.columns)
-        present = choice.nearest(x[:, columns])
-        levels = [choice.around(int(level)) for level in present]
-        rows = np.repeat(np.arange(len(x)), [len(tried) for tried in levels])
+        rows, levels = choice.others(choice.nearest(x[:, columns]))
         if not len(rows):
             continue
         trials = x[rows]
-        trials[:, columns] = choice.table[np.concatenate(levels)]
+        trials[:, columns] = choice.table[levels]
         trial_value = function(trials, rows)[0]
         order = np.lexsort((-trial_value, rows))
         first = order[np.unique(rows[order], return_index=True)[1]]
