@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rmes.domain import Domain
 from rmes.gp import Posterior
 from rmes.maxima import from_paths
-from rmes.multistart import search, space_filling, spread
+from rmes.multistart import ValueAndGradient, search, space_filling, spread
 
 Array = NDArray[np.float64]
 
@@ -41,16 +41,32 @@ def _candidates(posterior: Posterior, domain: Domain, rng: np.random.Generator) 
     return np.concatenate([filling, posterior.x])
 
 
-def best_anywhere(posterior: Posterior, domain: Domain, rng: np.random.Generator) -> Belief:
-    """Where the mean is largest over all feasible points."""
+def best_anywhere(
+    posterior: Posterior,
+    domain: Domain,
+    rng: np.random.Generator,
+    success: ValueAndGradient | None = None,
+) -> Belief:
+    """Where the mean is largest over all feasible points.
+
+    `success`, the log probability that a measurement succeeds, lowers it where it is unlikely,
+    as in `rmes.maxima.from_paths`: a point that cannot be measured is no answer.
+    """
+    deviation = float(np.sqrt(np.max(posterior.signal_variance)))
 
     def mean(x: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
         moments = posterior.moments(x)
-        return moments.mean.mean(axis=0), moments.mean_gradient.mean(axis=0)
+        value, gradient = moments.mean.mean(axis=0), moments.mean_gradient.mean(axis=0)
+        if success is not None:
+            log_chance, slope = success(x)
+            value, gradient = value + deviation * log_chance, gradient + deviation * slope
+        return value, gradient
 
     candidates = _candidates(posterior, domain, rng)
     scale = np.minimum(np.exp(np.mean(np.log(posterior.length_scales), axis=0)), 1.0)
     values = posterior.predict(candidates)[0].mean(axis=0)
+    if success is not None:
+        values = values + deviation * success(candidates)[0]
     starts = candidates[spread(values, candidates / scale, _CLIMBS)]
     found = search(mean, starts, scale, 1e-9, domain)
     return believe(posterior, found.x[[np.argmax(found.value)]])[0]
@@ -71,11 +87,18 @@ class Prospects:
 
 
 def prospects(
-    posterior: Posterior, x: Array, domain: Domain, draws: int, rng: np.random.Generator
+    posterior: Posterior,
+    x: Array,
+    domain: Domain,
+    draws: int,
+    rng: np.random.Generator,
+    success: ValueAndGradient | None = None,
 ) -> Prospects:
     """Draw the maximum and f(x), x (d,), from the same posterior paths."""
     per_setting = -(-draws // posterior.settings)
     candidates = _candidates(posterior, domain, rng)
-    drawn = from_paths(posterior, per_setting, np.vstack([candidates, x]), domain, rng)
+    drawn = from_paths(
+        posterior, per_setting, np.vstack([candidates, x]), domain, rng, success=success
+    )
     here = drawn.paths.values(x[None])[..., 0].ravel()
     return Prospects(np.maximum(drawn.value.ravel(), here), here)

@@ -21,6 +21,7 @@ from rmes.space import Space
 from rmes.suggest import (
     Settings,
     Situation,
+    chance,
     choose,
     new_noise,
     posterior_given,
@@ -347,7 +348,8 @@ class Optimizer:
             measured = best_measured(known.posterior)
             belief = measured
             if among == "anywhere" and self.space.dimensions:
-                anywhere = best_anywhere(known.posterior, self.space.domain, rng)
+                success = chance(known.data, known.posterior, self._situation(known.units))
+                anywhere = best_anywhere(known.posterior, self.space.domain, rng, success)
                 if anywhere.mean > measured.mean + 1e-6:  # else the measured one is as good
                     belief = anywhere
             return self._recommendation(known, belief)
@@ -390,7 +392,8 @@ class Optimizer:
             gaps, optima = np.zeros(_OUTLOOK_DRAWS), np.full(_OUTLOOK_DRAWS, answer.mean)
             return Outlook(answer.interval, 0.0, 0.0, gaps, optima)
         with small_work(known.data.size):
-            drawn = prospects(known.posterior, x, self.space.domain, _OUTLOOK_DRAWS, rng)
+            success = chance(known.data, known.posterior, self._situation(units))
+            drawn = prospects(known.posterior, x, self.space.domain, _OUTLOOK_DRAWS, rng, success)
             optimum = units.backward(drawn.maximum)
             here = units.backward(drawn.here)
             information = 0.0

@@ -186,6 +186,14 @@ def new_noise(
     return lambda x: np.broadcast_to(level[:, None], (len(level), len(x)))
 
 
+def chance(data: Data, posterior: Posterior, situation: Situation) -> ValueAndGradient | None:
+    """Log probability that a measurement succeeds; None where none has failed."""
+    if not len(situation.failed):
+        return None
+    scale = _common_scale(posterior)
+    return log_success(posterior.model.kernel, scale, data.x, situation.failed)
+
+
 def choose(
     data: Data,
     posterior: Posterior,
@@ -202,10 +210,7 @@ def choose(
     drawn = None
     scale = _common_scale(posterior)
     name = settings.acquisition
-    success = None
-    if len(situation.failed):
-        kernel = posterior.model.kernel
-        success = log_success(kernel, scale, data.x, situation.failed)
+    success = chance(data, posterior, situation)
     if name not in NEED_NO_MAXIMA:
         near, mean, variance = posterior.screen(candidates)
         if success is None:
@@ -258,7 +263,9 @@ def choose(
     value = float(heights[order][first] if first < len(order) else function(x[None])[0][0])
     repeats = None
     if settings.repeats and not situation.exact:
-        repeats = _repeat(guide, name in LOGARITHMS, x, data, pending, scale)
+        # the bound is in units of y, whose standard deviation is 1; others are relative
+        absolute = name in LOGARITHMS or name == "ucb"
+        repeats = _repeat(guide, absolute, x, data, pending, scale)
         if repeats is not None:
             x = data.x[repeats]
     return Suggestion(x, value, repeats, learned, posterior, drawn)
@@ -328,7 +335,7 @@ def _coincide(points: Array, others: Array) -> NDArray[np.bool_]:
 
 def _repeat(
     function: ValueAndGradient,
-    logarithm: bool,
+    absolute: bool,
     x: Array,
     data: Data,
     pending: Array,
@@ -347,7 +354,7 @@ def _repeat(
         return None
     here, *worth = function(np.concatenate([x[None], data.x[near]]))[0]
     best = int(np.argmax(worth))
-    margin = 0.01 if logarithm else 0.01 * abs(here)
+    margin = 0.01 if absolute else 0.01 * abs(here)
     return int(near[best]) if worth[best] >= here - margin else None
 
 
