@@ -61,7 +61,7 @@ class RMES(Tool):
     name = "rmes"
     imports = "import rmes"
     packages = ("rmes", "numpy", "scipy")
-    acquisition = "rmes"
+    settings: ClassVar[dict] = {}
 
     def __init__(self, d, seed, exact=False):
         import rmes
@@ -72,7 +72,7 @@ class RMES(Tool):
             direction="maximize",
             noise_sd=0.0 if exact else None,
             seed=seed,
-            settings=Settings(acquisition=self.acquisition),
+            settings=Settings(**self.settings),
         )
         self.trial = None
 
@@ -95,28 +95,28 @@ class OurMES(RMES):
     """Max-value entropy search of the latent function, on our model."""
 
     name = "rmes:mes"
-    acquisition = "mes"
+    settings: ClassVar[dict] = {"acquisition": "mes"}
 
 
 class OurLogEI(RMES):
     """Log expected improvement over the best posterior mean, on our model."""
 
     name = "rmes:log-ei"
-    acquisition = "log-ei"
+    settings: ClassVar[dict] = {"acquisition": "log-ei"}
 
 
 class OurUCB(RMES):
     """The upper confidence bound, on our model."""
 
     name = "rmes:ucb"
-    acquisition = "ucb"
+    settings: ClassVar[dict] = {"acquisition": "ucb"}
 
 
 class OurPES(RMES):
     """Predictive entropy search, on our model."""
 
     name = "rmes:pes"
-    acquisition = "pes"
+    settings: ClassVar[dict] = {"acquisition": "pes"}
 
 
 class Optuna(Tool):

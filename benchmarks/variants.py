@@ -1,0 +1,123 @@
+r"""What other settings of our own would do to the regret: the defaults, tried and not assumed.
+
+    python benchmarks/variants.py                   # 84 runs of each: half an hour on two cores
+    python benchmarks/variants.py --report          # results/variants.md from the rows
+
+The classic functions with noise of 5, 20 and 50 %, 40 measurements, on seeds that no other
+benchmark uses. Every variant meets the same first points and the same noise as the default; the
+first variant is the default itself with other random numbers, which tells what a difference that
+is chance looks like.
+"""
+
+import argparse
+import json
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from peers import RMES, TOOLS
+from problems import CLASSIC, NOISES
+from ranking import at
+from regret import Row, Task, circumstances, outcome, read_rows
+from speed import table
+
+VARIANTS = {
+    "default": {},
+    "other random numbers": {},
+    "2 maxima": {"maxima": 2},
+    "16 maxima": {"maxima": 16},
+    "2 settings of the hyperparameters": {"samples": 2},
+    "3 settings": {"samples": 3},
+    "8 settings": {"samples": 8},
+    "no repeats": {"repeats": False},
+    "noisy-mes": {"acquisition": "noisy-mes"},
+    "log-ei": {"acquisition": "log-ei"},
+    "mes": {"acquisition": "mes"},
+}
+SEEDS, BUDGET = range(100, 104), 40
+RESULTS = Path(__file__).parent / "results"
+ROWS = RESULTS / "variants.jsonl"
+
+
+def register() -> None:
+    """Make the variants tools that `regret.run` knows."""
+    for name, settings in VARIANTS.items():
+        shift = 1000 if name == "other random numbers" else 0
+
+        def begin(self, d, seed, exact=False, shift=shift):
+            RMES.__init__(self, d, seed + shift, exact)
+
+        members = {"name": name, "settings": settings, "__init__": begin}
+        TOOLS[name] = type("Variant", (RMES,), members)
+
+
+def run(task: Task) -> Row:
+    return {key: getattr(task, key) for key in ("tool", "problem", "noise", "seed", "budget")} | (
+        outcome(task)
+    )
+
+
+def work(processes: int) -> None:
+    done = {(row["tool"], row["problem"], row["noise"], row["seed"]) for row in read_rows(ROWS)}
+    tasks = [
+        Task(name, problem, noise, seed, BUDGET)
+        for name in VARIANTS
+        for seed in SEEDS
+        for problem in CLASSIC
+        for noise in NOISES
+        if (name, problem, noise, seed) not in done
+    ]
+    commit = circumstances("rmes")["commit"]
+    with multiprocessing.get_context("fork").Pool(processes) as pool, ROWS.open("a") as file:
+        for row in tqdm(pool.imap_unordered(run, tasks), total=len(tasks), unit="run"):
+            file.write(json.dumps(row | {"commit": commit}) + "\n")
+            file.flush()
+
+
+def report() -> str:
+    """Mean of the paired log10 ratio of regrets to the default's, with a bootstrap interval."""
+    rows = {
+        (row["tool"], row["problem"], row["noise"], row["seed"]): at(row, "answer", BUDGET)
+        for row in read_rows(ROWS)
+    }
+    rng = np.random.default_rng(0)
+    lines = [["instead of the default", "runs", "log10 of the regret's ratio", "won", "lost"]]
+    for name in list(VARIANTS)[1:]:
+        pairs = [
+            (rows[key], rows["default", *key[1:]])
+            for key in rows
+            if key[0] == name and ("default", *key[1:]) in rows
+        ]
+        difference = np.array([np.log10(one / other) for one, other in pairs])
+        means = rng.choice(difference, (2000, len(difference))).mean(axis=1)
+        low, high = np.quantile(means, [0.025, 0.975])
+        text = f"{difference.mean():+.2f} ({low:+.2f} to {high:+.2f})".replace("-", "−")
+        won, lost = np.mean(difference < -0.01), np.mean(difference > 0.01)
+        lines.append([name, str(len(pairs)), text, f"{won:.0%}", f"{lost:.0%}"])
+    commits = sorted({row["commit"] for row in read_rows(ROWS)})
+    return (
+        "# Other settings than the defaults\n\n"
+        f"Seven classic functions with noise of 5, 20 and 50 %, {BUDGET} measurements, seeds "
+        f"{SEEDS[0]} to {SEEDS[-1]}, paired with the default: true regret of the recommendation. "
+        "Positive is worse than the default; intervals are 95 %, over runs.\n\n"
+        f"{table(lines)}\n\nCommits: {', '.join(commits)}.\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--report", action="store_true", help="only write the report")
+    options = parser.parse_args()
+    register()
+    if not options.report:
+        work(options.processes)
+    text = report()
+    (RESULTS / "variants.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
