@@ -224,6 +224,10 @@ class Posterior:
     inverse_factor : (S, n, n) array
         L⁻¹, lower triangular.
     alpha : (S, n) array
+    scaled : (S, n, d) array
+        x in units of the length-scales.
+    norms : (S, n) array
+        Squared lengths of its rows.
     """
 
     model: Model
@@ -235,6 +239,8 @@ class Posterior:
     row_noise: Array
     inverse_factor: Array
     alpha: Array
+    scaled: Array
+    norms: Array
 
     @property
     def settings(self) -> int:
@@ -274,14 +280,14 @@ class Posterior:
         variance = np.empty(k.shape[:2])
         for s, scale in enumerate(self.length_scales):  # one at a time: it stays in the cache
             distances = squared_distances(
-                (x / scale).astype(precision), (self.x / scale).astype(precision)
+                (x / scale).astype(precision), self.scaled[s].astype(precision)
             )
             k[s] = self.model.kernel.value(distances)
             covariance = k[s] * precision(self.signal_variance[s])
             covariance += precision(self.model.mean_variance)
             mean[s] = covariance @ self.alpha[s].astype(precision)
             half = covariance @ self.inverse_factor[s].T.astype(precision)
-            variance[s] = self.prior_variance[s] - np.einsum("mn,mn->m", half, half)
+            variance[s] = self.prior_variance[s] - np.vecdot(half, half)
         return k, mean, np.maximum(variance, 1e-6 * self.prior_variance[:, None])
 
     def mean_at_data(self) -> Array:
@@ -359,12 +365,11 @@ class Posterior:
         )
 
     def _distances(self, x: Array) -> Array:
-        scales = self.length_scales[:, None, :]
-        return squared_distances(x / scales, self.x / scales)
+        return squared_distances(x / self.length_scales[:, None, :], self.scaled, self.norms)
 
     def _variance(self, half: Array) -> Array:
         prior = self.prior_variance[:, None]
-        variance = prior - np.einsum("smn,smn->sm", half, half)
+        variance = prior - np.vecdot(half, half)
         # Rounding leaves an error of about 1e-16 times the prior variance; a variance is positive.
         return np.asarray(np.maximum(variance, 1e-14 * prior))
 
@@ -396,7 +401,9 @@ def _assemble(
 ) -> Posterior:
     white = np.matmul(inverse, y[:, :, None])
     alpha = np.matmul(np.swapaxes(inverse, 1, 2), white)[..., 0]
-    return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha)
+    scaled = x / hyperparameters[0][:, None, :]
+    norms = np.vecdot(scaled, scaled)
+    return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha, scaled, norms)
 
 
 def _singular(signal: float, noise: float) -> str:

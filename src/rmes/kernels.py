@@ -116,14 +116,14 @@ SQUARED_EXPONENTIAL = Kernel(
 MATERN52 = Kernel("matern52", _matern52, _matern52_slope, _matern52_frequencies, _matern52_slopes)
 
 
-def squared_distances(a: Array, b: Array) -> Array:
+def squared_distances(a: Array, b: Array, norms: Array | None = None) -> Array:
     """Squared Euclidean distances of points already divided by the length-scales.
 
     Shapes (..., m, d) and (..., n, d) give (..., m, n). The expanded form costs one matrix
-    product; rounding can make it slightly negative, hence the floor at 0.
+    product; rounding can make it slightly negative, hence the floor at 0. `norms` (..., n) are
+    the squared lengths of b, where they are known.
     """
-    product = a @ np.swapaxes(b, -1, -2)
-    product *= -2.0
-    product += np.einsum("...i,...i->...", a, a)[..., :, None]
-    product += np.einsum("...i,...i->...", b, b)[..., None, :]
+    product = (-2.0 * a) @ np.swapaxes(b, -1, -2)
+    product += np.vecdot(a, a)[..., :, None]
+    product += (np.vecdot(b, b) if norms is None else norms)[..., None, :]
     return np.maximum(product, 0.0, out=product)

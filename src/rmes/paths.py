@@ -34,9 +34,7 @@ class Paths:
     constant : (S, P) array
         The drawn constant means, corrected for the data.
     correction : (S, P, n) array
-        K⁻¹ (y - g(X) - ε).
-    norms : (S, n) array
-        Squared lengths of the data in units of the length-scales.
+        v K⁻¹ (y - g(X) - ε), v the signal variance.
     """
 
     posterior: Posterior
@@ -44,7 +42,6 @@ class Paths:
     weights: Array
     constant: Array
     correction: Array
-    norms: Array
 
     @property
     def count(self) -> int:
@@ -65,8 +62,7 @@ class Paths:
         single = x.astype(np.float32)
         turned = np.asarray(2.0 * np.pi * self.frequencies, dtype=np.float32)
         weights = self.weights.astype(np.float32)
-        signal = self.posterior.signal_variance[:, None, None]
-        pull = np.asarray(self.correction * signal, dtype=np.float32)
+        pull = self.correction.astype(np.float32)
         count = turned.shape[1]
         values = np.empty((*self.constant.shape, len(x)), dtype=np.float32)
         phase = np.empty((count, len(x)), dtype=np.float32)
@@ -81,8 +77,7 @@ class Paths:
         return values
 
     def _corrections(self, correlation: Array) -> Array:
-        signal = self.posterior.signal_variance[:, None, None]
-        pulled = np.matmul(self.correction * signal, np.swapaxes(correlation, 1, 2))
+        pulled = np.matmul(self.correction, np.swapaxes(correlation, 1, 2))
         pulled += self.constant[:, :, None]
         return np.asarray(pulled)
 
@@ -105,7 +100,7 @@ class Paths:
         cosine, sine = _cosine_and_sine(phase)
         weights = self.weights.reshape(-1, self.weights.shape[2])[rows]
         a, b = weights[:, : cosine.shape[1]], weights[:, cosine.shape[1] :]
-        value = np.einsum("mf,mf->m", a, cosine) + np.einsum("mf,mf->m", b, sine)
+        value = np.vecdot(a, cosine) + np.vecdot(b, sine)
         cosine *= b
         sine *= a
         cosine -= sine  # derivative in the phase
@@ -116,19 +111,16 @@ class Paths:
 
         precision = gp.length_scales[s] ** -2.0  # (m, d)
         scaled = x * precision
-        distances = scaled @ gp.x.T  # (m, n)
-        distances *= -2.0
-        distances += self.norms[s]
-        distances += np.einsum("md,md->m", scaled, x)[:, None]
+        distances = (-2.0 * scaled) @ gp.x.T  # (m, n)
+        distances += gp.norms[s]
+        distances += np.vecdot(scaled, x)[:, None]
         kernel, slope = gp.model.kernel.value_and_slope(np.maximum(distances, 0.0, out=distances))
         weight = self.correction.reshape(-1, len(gp.x))[rows]
-        signal = gp.signal_variance[s]
-        value += signal * np.einsum("mn,mn->m", kernel, weight)
+        value += np.vecdot(kernel, weight)
         value += self.constant.ravel()[rows]
         slope *= weight
         pull = np.einsum("mn->m", slope)[:, None] * x - slope @ gp.x
-        pull *= precision
-        pull *= 2.0 * signal[:, None]
+        pull *= 2.0 * precision
         gradient += pull
         return value, gradient
 
@@ -150,8 +142,8 @@ def draw(posterior: Posterior, count: int, features: int, rng: np.random.Generat
     white = np.matmul(residual, np.swapaxes(gp.inverse_factor, 1, 2))
     correction = np.matmul(white, gp.inverse_factor)
     constant = offset + gp.model.mean_variance * correction.sum(axis=2)
-    norms = np.einsum("nd,sd->sn", gp.x**2, gp.length_scales**-2.0)
-    return Paths(posterior, frequencies, weights, constant, correction, norms)
+    correction *= gp.signal_variance[:, None, None]
+    return Paths(posterior, frequencies, weights, constant, correction)
 
 
 def _prior(frequencies: Array, weights: Array, x: Array) -> Array:

@@ -137,7 +137,7 @@ def _value_and_gradient(
     settings, count, _, columns = given.weights.shape
     signal, scales = gp.signal_variance[:, None, None], gp.length_scales[:, None, :]
     correlation, slope = gp.model.kernel.value_and_slope(
-        squared_distances(x / scales, gp.x / scales)
+        squared_distances(x / scales, gp.scaled, gp.norms)
     )
     correlation *= signal
     k = correlation + gp.model.mean_variance  # (S, m, n)
