@@ -124,6 +124,27 @@ def test_a_declared_search_space_fills_from_the_first_trial_on():
     assert len({t.params["x"] for t in first}) == 3
 
 
+def test_a_repeat_names_the_trial_that_it_repeats():
+    """Failed trials have numbers too."""
+    rng = np.random.default_rng(0)
+
+    def sometimes(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        if trial.number % 5 == 1:
+            raise RuntimeError("a bad well")
+        return (x - 0.4) ** 2 + 0.5 * rng.standard_normal()
+
+    study = optuna.create_study(sampler=RMESSampler(seed=1, noise_sd=0.5))
+    study.optimize(sometimes, n_trials=30, catch=(RuntimeError,))
+    repeats = [
+        (trial.params, study.trials[int(reason.split(":")[0].split()[-1])].params)
+        for trial in study.trials
+        if (reason := reason_of(study, trial) or "").startswith("repeat of trial ")
+    ]
+    assert len(repeats) > 3
+    assert all(again == first for again, first in repeats)
+
+
 def test_an_exact_finite_space_is_measured_without_repeats_and_then_goes_on():
     space = {"x": IntDistribution(0, 3), "y": CategoricalDistribution(["a", "b"])}
     study = optuna.create_study(sampler=RMESSampler(seed=0, noise_sd=0, n_startup_trials=2))

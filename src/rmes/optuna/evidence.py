@@ -36,8 +36,9 @@ _WARNINGS = threading.Lock()  # filters of warnings are shared by all threads
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value and its noise, at a point."""
+    """The value of a trial and its noise, at a point."""
 
+    number: int
     params: dict[str, Any]
     value: float
     noise_sd: float | None
@@ -103,11 +104,11 @@ def gather(
             if value is None or not math.isfinite(value) or not feasible:
                 failed.append(params)
             else:
-                measured.append(Measured(params, value, _noise_sd(trial, board)))
+                measured.append(Measured(trial.number, params, value, _noise_sd(trial, board)))
         elif trial.state == TrialState.PRUNED:
             guess = _without_pruning(trial, further)
             if guess is not None:
-                measured.append(Measured(params, *guess))
+                measured.append(Measured(trial.number, params, *guess))
     return Evidence(tuple(measured), tuple(failed), tuple(pending))
 
 

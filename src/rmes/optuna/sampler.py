@@ -1,5 +1,6 @@
 """The sampler: each trial where a noisy measurement tells most about the best value."""
 
+import re
 import secrets
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -173,7 +174,7 @@ class RMESSampler(BaseSampler):
         if index >= startup and evidence.measured:
             try:
                 trial = optimizer.ask()
-                return trial.params, trial.reason
+                return trial.params, _numbered(trial.reason, evidence)
             except SpaceExhausted as nothing_left:
                 _logger.warning(f"a point is measured again: {nothing_left}")
         point = self._space_filling(optimizer.space, evidence, index)
@@ -216,6 +217,15 @@ class RMESSampler(BaseSampler):
         else:
             x = rng.random(space.dimensions)
         return outward(space.decode(x), {param_name: param_distribution})[param_name]
+
+
+def _numbered(reason: str, evidence: Evidence) -> str:
+    """The reason with the study's number of a repeated trial: the optimizer has its own."""
+
+    def number(told: re.Match[str]) -> str:
+        return told[1] + str(evidence.measured[int(told[2])].number)
+
+    return re.sub(r"^(repeat of trial )(\d+)", number, reason)
 
 
 def _index(trial: FrozenTrial, dead: Collection[int]) -> int:
