@@ -160,7 +160,7 @@ def integrate(problem: Problem, reference: Reference) -> tuple[Array, Array]:
     left, right = quadrature.window(start, stop, low, high, rho, c)
     if not beyond:
         right = stop
-    width = quadrature.strip(low, high, c)
+    width = quadrature.strip(low, high, rho, c)
     step = quadrature.equal_steps(rho, c, width)
     # Panels around each step pay where the steps stand far apart.
     panels = 2 * quadrature.LEGENDRE_NODES * len(problem.gamma)

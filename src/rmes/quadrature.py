@@ -98,16 +98,18 @@ def support(low: Array, high: Array, rho: Array, c: Array) -> tuple[Array, Array
     return start, np.where(early * rho < low, early, stop)
 
 
-def strip(low: Array, high: Array, c: Array) -> Array:
+def strip(low: Array, high: Array, rho: Array, c: Array) -> Array:
     """Trapezoidal step, in units of c/ρ, that the analyticity of the integrand in ν allows.
 
     log w̄ is singular where two components cancel, log w_j − log w_k = ±iπ; in g, with κ the
     difference of their slopes, that is π/κ off the real line, and the trapezoidal error is
-    exp(−2π²/(κ step)). It is damped by exp(−κ²/8), the density where two components that far
-    apart meet. Zeros of Φ(g) itself lie 2.8 off the line, as for κ = 1.12.
+    exp(−2π²/(κ step)). It is damped by exp(−(ρκ)²/8), the density where two components that far
+    apart meet: among pairs up to the farthest, those with (ρκ)² = 8 EXPONENT/3 are the hardest.
+    Zeros of Φ(g) itself lie 2.8 off the line, as for κ = 1.12.
     """
-    slope = np.clip(np.minimum(0.5 - low, (high - low) / c), 1.12, 8.5)
-    return np.asarray(2.0 * np.pi**2 / (slope * (EXPONENT - slope * slope / 8.0)))
+    slope = np.minimum(np.minimum(0.5 - low, (high - low) / c), np.sqrt(8.0 * EXPONENT / 3.0) / rho)
+    slope = np.maximum(slope, 1.12)
+    return np.asarray(2.0 * np.pi**2 / (slope * (EXPONENT - (rho * slope) ** 2 / 8.0)))
 
 
 def window(
