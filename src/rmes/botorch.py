@@ -21,12 +21,15 @@ try:
     import torch
     from botorch.acquisition import AcquisitionFunction
     from botorch.acquisition.input_constructors import acqf_input_constructor
-    from botorch.acquisition.objective import PosteriorTransform
+    from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
     from botorch.exceptions import UnsupportedError
+    from botorch.models import SingleTaskGP
     from botorch.models.deterministic import MatheronPathModel
     from botorch.models.model import Model
+    from botorch.models.transforms.outcome import Standardize
     from botorch.utils.sampling import draw_sobol_samples
     from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
+    from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
     from linear_operator.utils.cholesky import psd_safe_cholesky
     from torch import Tensor
     from torch.autograd.function import once_differentiable
@@ -118,6 +121,10 @@ class RectifiedMaxValueEntropy(AcquisitionFunction):
         self._count = num_mv_samples
         self._paths: MatheronPathModel | None = None
         self.register_buffer("_given", maxima)
+        self._level: Tensor | None = None
+        if _noise_is_constant(model, posterior_transform):
+            place = model.train_inputs[0][:1]
+            self._level = self._noise(place, self._posterior(place))
         with torch.no_grad():
             if bounds is not None:
                 candidate_set = self._draw_paths(bounds)
@@ -169,6 +176,8 @@ class RectifiedMaxValueEntropy(AcquisitionFunction):
     @torch.no_grad()
     def _noise(self, X: Tensor, posterior: Any) -> Tensor:
         """The noise variance (..., q) of measurements at points (..., q, d)."""
+        if self._level is not None:  # saves half of the time of a suggestion
+            return self._level.to(X).expand(posterior.variance.shape[:-1])
         difference = self._posterior(X, True).variance - posterior.variance
         return difference[..., 0].clamp_min(0.0)
 
@@ -235,6 +244,19 @@ class RectifiedMaxValueEntropy(AcquisitionFunction):
         moved = cross @ torch.cholesky_solve(surprise.unsqueeze(-1), factor)
         corrected = drawn[..., :-count] + moved.squeeze(-1)
         return corrected.amax(dim=-1)
+
+
+def _noise_is_constant(model: Model, transform: PosteriorTransform | None) -> bool:
+    """Whether measurements have the same noise variance everywhere: the usual case."""
+    outcome = getattr(model, "outcome_transform", None)
+    return (
+        type(model) is SingleTaskGP
+        and not model.batch_shape
+        and model.num_outputs == 1
+        and isinstance(model.likelihood, (GaussianLikelihood, FixedNoiseGaussianLikelihood))
+        and (outcome is None or type(outcome) is Standardize)
+        and (transform is None or type(transform) is ScalarizedPosteriorTransform)
+    )
 
 
 def _covariance(posterior: Any) -> Tensor:

@@ -150,6 +150,22 @@ def test_noise_of_each_measurement_counts_by_its_mean(data):
     np.testing.assert_allclose(value, expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("transform", [None, ScalarizedPosteriorTransform(torch.tensor([-2.0]))])
+def test_noise_that_is_the_same_everywhere_is_asked_for_once(data, given, transform):
+    x, y = data
+    noise = {"train_Yvar": torch.rand_like(y)} if given else {}
+    model = SingleTaskGP(x, 3.0 + 5.0 * y, outcome_transform=Standardize(1), **noise)
+    acquisition = RectifiedMaxValueEntropy(
+        model, maxima=3.0 + 5.0 * MAXIMA, posterior_transform=transform
+    )
+    points = torch.rand(7, 1, 2, dtype=torch.double)
+    once = acquisition(points)
+    assert acquisition._level is not None
+    acquisition._level = None
+    torch.testing.assert_close(once, acquisition(points), rtol=1e-10, atol=0.0)
+
+
 def test_an_outcome_transform_changes_nothing_but_the_units(data):
     x, y = data
     scaled = SingleTaskGP(
