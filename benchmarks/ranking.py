@@ -3,7 +3,7 @@
 A block is one problem, noise and seed: what all tools met alike. A cell is one problem and noise.
 Cells count alike; the bootstrap draws seeds within cells, so an interval says how much the seeds
 matter on these problems, not how other problems would turn out. Where a cell has too few seeds to
-draw from, whole blocks are drawn from all cells instead, which is wider.
+draw from, the cells are drawn too, which is wider.
 """
 
 from typing import Any
@@ -97,14 +97,15 @@ def bootstrap(cells: list[Array], draws: int = _DRAWS) -> tuple[Array, Array, Ar
     """Mean over cells of the mean over seeds of (seeds, k) arrays; low and high end, 90 %."""
     rng = np.random.default_rng(0)
     mean = np.mean([cell.mean(axis=0) for cell in cells], axis=0)
+    drawn = np.stack(  # (cells, draws, k)
+        [cell[rng.integers(len(cell), size=(draws, len(cell)))].mean(axis=1) for cell in cells]
+    )
     if min(map(len, cells)) < SEEDS:
-        cells = [np.concatenate(cells)]
-        if len(cells[0]) < SEEDS:
+        if sum(map(len, cells)) < SEEDS:
             return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    drawn = np.zeros((draws, cells[0].shape[1]))
-    for cell in cells:
-        drawn += cell[rng.integers(len(cell), size=(draws, len(cell)))].mean(axis=1)
-    low, high = np.quantile(drawn / len(cells), _LEVEL, axis=0)
+        chosen = rng.integers(len(cells), size=(len(cells), draws))
+        drawn = drawn[chosen, np.arange(draws)]
+    low, high = np.quantile(drawn.mean(axis=0), _LEVEL, axis=0)
     return mean, low, high
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from peers import TOOLS
 from problems import CLASSIC, TABLE, all_names
-from ranking import Row, area, at, blocks, bootstrap, longest, mean_ranks, ratio
+from ranking import SEEDS, Array, Cell, Row, area, at, blocks, bootstrap, longest, mean_ranks, ratio
 from regret import BUDGETS, INITIAL, ROWS, read_rows
 from speed import table
 
@@ -42,16 +42,32 @@ def tools_in(rows: list[Row]) -> list[str]:
     return [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
 
 
+ALL = "all"  # noises of a problem that has too few seeds at each
+
+
 def noise_text(noise: float | str) -> str:
     if noise == TABLE:
         return "real"
+    if noise == ALL:
+        return "5 to 50 %"
     return "exact" if noise == 0 else f"{100 * float(noise):g} %"
 
 
-def cells_in(rows: list[Row]) -> list[tuple[str, float | str]]:
+def in_order(cells: set[Cell]) -> list[Cell]:
     order = all_names()
-    found = {(row["problem"], row["noise"]) for row in rows}
-    return sorted(found, key=lambda cell: (order.index(cell[0]), str(cell[1])))
+    return sorted(cells, key=lambda cell: (order.index(cell[0]), str(cell[1])))
+
+
+def cells_in(rows: list[Row]) -> list[Cell]:
+    return in_order({(row["problem"], row["noise"]) for row in rows})
+
+
+def noisy(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["noise"] != 0]
+
+
+def exact(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["noise"] == 0]
 
 
 def interval(mean: float, low: float, high: float, digits: int = 2) -> str:
@@ -130,16 +146,29 @@ def noise_tables(rows: list[Row], budget: int) -> list[str]:
 
 
 def against_best(rows: list[Row], budget: int, measure: str) -> list[tuple]:
-    """(cell, best peer, ratio, low, high, seeds) of ours over the peer best in that cell."""
+    """(cell, best peer, ratio, low, high, seeds) of ours over the peer best in that cell.
+
+    Cells of a problem with too few seeds for an interval are taken together.
+    """
     tools = comparisons(rows, budget)[0]
     peers = [tool for tool in tools if not tool.startswith(OURS)]
     found = []
-    for cell, values in blocks(
-        rows, [OURS, *peers], partial(at, measure=measure, budget=budget)
+    for cell, values in enough(
+        blocks(noisy(rows), [OURS, *peers], partial(at, measure=measure, budget=budget))
     ).items():
         best = int(np.argmin(np.log(values[:, 1:]).mean(axis=0)))
         found.append((cell, peers[best], *ratio(values[:, 0], values[:, 1 + best]), len(values)))
     return found
+
+
+def enough(scores: dict[Cell, Array]) -> dict[Cell, Array]:
+    """The scores, those of a problem's cells with few seeds as one cell."""
+    kept = {cell: values for cell, values in scores.items() if len(values) >= SEEDS}
+    for cell, values in scores.items():
+        if len(values) < SEEDS:
+            joint = cell[0], ALL
+            kept[joint] = np.concatenate([kept[joint], values]) if joint in kept else values
+    return kept
 
 
 def loss_table(rows: list[Row], budget: int, measure: str) -> list[str]:
@@ -147,13 +176,13 @@ def loss_table(rows: list[Row], budget: int, measure: str) -> list[str]:
     lost = sorted((c for c in compared if c[2] > 1.0), key=lambda c: -c[2])
     sure = sum(c[3] > 1.0 for c in lost)
     text = (
-        f"Of {len(compared)} cells (problem and noise), ours is worse than the best peer of the "
-        f"cell in {len(lost)}, in {sure} of them beyond the interval. The peer is chosen after "
-        "the fact, which favours it."
+        f"Of {len(compared)} cells (problem and noise, or all noises of a problem with fewer than "
+        f"{SEEDS} seeds at each), ours is worse than the best peer of the cell in {len(lost)}, in "
+        f"{sure} of them beyond the interval. The peer is chosen after the fact, which favours it."
     )
     if not lost:
         return [text]
-    lines = [["problem", "noise", "best peer", "ours / theirs", "seeds"]]
+    lines = [["problem", "noise", "best peer", "ours / theirs", "runs"]]
     for (name, noise), peer, *numbers, seeds in lost:
         lines.append([name, noise_text(noise), peer, interval(*numbers), str(seeds)])
     return [text, table(lines)]
@@ -203,13 +232,17 @@ def tables(rows: list[Row]) -> str:
     for budget in BUDGETS:
         if not any(row["budget"] >= budget and row["tool"] == OURS for row in rows):
             continue
-        parts += [f"## After {budget} measurements", "### Mean ranks", *rank_tables(rows, budget)]
+        parts += [f"## After {budget} measurements", "### Mean ranks on noisy problems"]
+        parts += rank_tables(noisy(rows), budget)
         parts += ["Columns, and the regret they rank:"]
         parts += [
             "\n".join(f"- `{key}`: {text}." for key, text in MEASURE_TITLES.items())
             + "\n- `area`: mean over the run of log10(regret of the answer / spread)."
         ]
-        parts += ["### Mean ranks of the documented answers, by noise", *noise_tables(rows, budget)]
+        if any(row["budget"] >= budget and row["tool"] == OURS for row in exact(rows)):
+            parts += ["### Mean ranks without noise", *rank_tables(exact(rows), budget)]
+        parts += ["### Mean ranks of the documented answers, by noise"]
+        parts += noise_tables(noisy(rows), budget)
         parts += ["### Where we lose: documented answers", *loss_table(rows, budget, "answer")]
         if against_best(rows, budget, "believed") != against_best(rows, budget, "answer"):
             parts += ["### Where we lose: posterior means", *loss_table(rows, budget, "believed")]
@@ -243,14 +276,23 @@ def plain_logarithmic(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def draw_ranks(rows: list[Row], budget: int, path: Path) -> None:
-    """A panel for each set of tools: full marks for documented answers, hollow for the referee."""
+def draw_ranks(rows: list[Row], path: Path) -> None:
+    """For each budget the two sets of tools with most blocks.
+
+    Full marks for documented answers, hollow ones for the referee's.
+    """
     import matplotlib.pyplot as plt
 
-    sets = comparisons(rows, budget)
-    size = (4.2 * len(sets), 0.5 * len(sets[-1]) + 1.8)
-    figure, axes = plt.subplots(1, len(sets), figsize=size, squeeze=False)
-    for axis, tools in zip(axes[0], sets, strict=True):
+    rows = noisy(rows)
+    panels = [
+        (budget, tools)
+        for budget in BUDGETS
+        if any(row["budget"] >= budget and row["tool"] == OURS for row in rows)
+        for tools in comparisons(rows, budget)[:2]
+    ]
+    size = (3.7 * len(panels), 0.5 * max(len(tools) for _, tools in panels) + 1.8)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    for axis, (budget, tools) in zip(axes[0], panels, strict=True):
         for measure, face, shift in (("answer", None, -0.12), ("referee", "white", 0.12)):
             scores = blocks(rows, tools, partial(at, measure=measure, budget=budget))
             mean, low, high = mean_ranks(scores)
@@ -258,7 +300,8 @@ def draw_ranks(rows: list[Row], budget: int, path: Path) -> None:
                 colour, place = COLOURS.get(tool, "black"), i + shift
                 axis.plot([low[i], high[i]], [place, place], color=colour, linewidth=2)
                 axis.plot(mean[i], place, "o", color=colour, markerfacecolor=face or colour)
-        axis.set_title(f"{len(tools)} tools, {sum(map(len, scores.values()))} blocks", fontsize=11)
+        count = sum(map(len, scores.values()))
+        axis.set_title(f"{budget} measurements, {count} runs each", fontsize=11)
         axis.set_xlim(1, len(tools))
         axis.set_yticks(range(len(tools)), tools)
         axis.invert_yaxis()
@@ -316,7 +359,7 @@ def draw_ratios(rows: list[Row], budget: int, path: Path) -> None:
         "documented answers": against_best(rows, budget, "answer"),
         "same answer for all": against_best(rows, budget, "referee"),
     }
-    cells = [c for c in cells_in(rows) if c in {found[0] for found in panels["documented answers"]}]
+    cells = in_order({cell for found in panels.values() for cell, *_ in found})
     size = (10, 0.3 * len(cells) + 1.4)
     figure, axes = plt.subplots(1, 2, figsize=size, sharey=True, sharex=True)
     for axis, (title, found) in zip(axes, panels.items(), strict=True):
@@ -393,14 +436,15 @@ same random number whoever suggested it. Regret is measured without noise. Noise
 of the function's standard deviation over the box (its spread); regrets are in that unit too, and
 those below 1e-5 count as equal. Intervals are 90 %, by bootstrap over the seeds within each cell
 (problem and noise): they say how much the seeds matter on these problems, not how other problems
-would turn out. With fewer than three seeds in a cell, blocks (problem, noise and seed) are drawn
-from all cells instead, and a single cell has no interval. A failed run ranks last.
+would turn out. Where a cell has fewer than three seeds, the cells are drawn too. Cells count alike.
+A failed run ranks last.
 
 ![Mean ranks](benchmarks/ranks.png)
 
 Full marks: the answer each tool's documentation tells a user to take. Hollow marks: the same answer
 for all, our model's from each tool's measurements, which judges the choice of points alone. A block
-is a problem, a noise and a seed; a panel compares tools on the blocks that all of them ran.
+is a problem, a noise and a seed; a panel compares tools on the blocks that all of them ran. Only
+noisy problems are ranked here.
 
 ![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
 
@@ -441,7 +485,7 @@ problem by a line in `benchmarks/problems.py`.
 """
     pictures = DOCS / "benchmarks"
     pictures.mkdir(exist_ok=True, parents=True)
-    draw_ranks(rows, budget, pictures / "ranks.png")
+    draw_ranks(rows, pictures / "ranks.png")
     draw_ratios(rows, budget, pictures / "ratios.png")
     draw_curves(rows, budget, pictures / "curves.png")
     return f"{head}\n{tables(rows)}\n\n{again}"
