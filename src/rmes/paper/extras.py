@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from rmes.paper.problems import GP_LENGTH_SCALE
 from rmes.paper.results import Interval, Results, bootstrap, log_ratio, mean
 
 Array = NDArray[np.float64]
@@ -48,6 +49,37 @@ def ablation(results: Results, measure: str) -> list[Ablation]:
 
         intervals = [bootstrap(partial(effects, k), len(seeds)) for k in range(3)]
         found.append(Ablation(data, noise, measure, *intervals))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """How well a method's runs learnt the length-scales of the GP sample, and what it cost them.
+
+    Attributes
+    ----------
+    near, far : Array
+        Final simple regrets of the runs whose length-scales ended within 40 % of the true ones,
+        and of the others.
+    """
+
+    noise: float
+    method: str
+    near: Array
+    far: Array
+
+
+def learned(results: Results) -> list[Learned]:
+    """For each noise and method of the GP sample."""
+    found = []
+    for (data, noise, method), runs in sorted(results.runs.items()):
+        if data != "gp":
+            continue
+        seeds = sorted(runs)
+        scales = np.exp([runs[seed]["theta"][:2] for seed in seeds])
+        close = np.all(np.abs(np.log(scales / GP_LENGTH_SCALE)) < np.log(1.4), axis=1)
+        regrets = results.final(data, noise, method, "simple_regret", seeds)
+        found.append(Learned(noise, method, regrets[close], regrets[~close]))
     return found
 
 

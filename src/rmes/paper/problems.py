@@ -85,7 +85,11 @@ def eggholder(x: Array) -> Array:
     return np.asarray(2.0 * (negated - low) / (high - low) - 1.0)
 
 
-def process_draw(seed: int, length_scale: float = 0.33, features: int = 1000) -> Truth:
+GP_LENGTH_SCALE = 0.33
+"""Of the drawn process, in both coordinates."""
+
+
+def process_draw(seed: int, length_scale: float = GP_LENGTH_SCALE, features: int = 1000) -> Truth:
     """A draw from a zero-mean process with the squared exponential kernel and variance 1."""
     rng = np.random.default_rng(seed)
     frequencies = rng.standard_normal((features, 2)) / length_scale
