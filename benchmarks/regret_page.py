@@ -148,7 +148,8 @@ def noise_tables(rows: list[Row], budget: int) -> list[str]:
 def against_best(rows: list[Row], budget: int, measure: str) -> list[tuple]:
     """(cell, best peer, ratio, low, high, seeds) of ours over the peer best in that cell.
 
-    Cells of a problem with too few seeds for an interval are taken together.
+    Cells of a problem with too few seeds are taken together. They share those seeds, and random
+    search its points, so that there is no interval.
     """
     tools = comparisons(rows, budget)[0]
     peers = [tool for tool in tools if not tool.startswith(OURS)]
@@ -157,7 +158,10 @@ def against_best(rows: list[Row], budget: int, measure: str) -> list[tuple]:
         blocks(noisy(rows), [OURS, *peers], partial(at, measure=measure, budget=budget))
     ).items():
         best = int(np.argmin(np.log(values[:, 1:]).mean(axis=0)))
-        found.append((cell, peers[best], *ratio(values[:, 0], values[:, 1 + best]), len(values)))
+        mean, low, high = ratio(values[:, 0], values[:, 1 + best])
+        if cell[1] == ALL:
+            low = high = np.nan
+        found.append((cell, peers[best], mean, low, high, len(values)))
     return found
 
 
@@ -166,7 +170,7 @@ def enough(scores: dict[Cell, Array]) -> dict[Cell, Array]:
     kept = {cell: values for cell, values in scores.items() if len(values) >= SEEDS}
     for cell, values in scores.items():
         if len(values) < SEEDS:
-            joint = cell[0], ALL
+            joint = cell[0], cell[1] if cell[1] == TABLE else ALL
             kept[joint] = np.concatenate([kept[joint], values]) if joint in kept else values
     return kept
 
@@ -267,11 +271,11 @@ def style(tool: str) -> dict[str, Any]:
     return kind | ({"dashes": DASHES[tool]} if tool in DASHES else {})
 
 
-def plain_logarithmic(axis: Any) -> None:
-    """A logarithmic axis with 1, 2, 5, 10 on it."""
+def plain_logarithmic(axis: Any, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """A logarithmic axis with 1, 2, 5, 10 on it, or with other multiples of powers of 10."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+    axis.set_major_locator(LogLocator(subs=subs, numticks=8))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
@@ -367,10 +371,11 @@ def draw_ratios(rows: list[Row], budget: int, path: Path) -> None:
             i = cells.index(cell)
             colour = "#D55E00" if low > 1 else "#0072B2" if high < 1 else "#777777"
             axis.plot([low, high], [i, i], color=colour, linewidth=2)
-            axis.plot(mean, i, "o", color=colour, markersize=5)
+            face = "white" if np.isnan(low) else colour
+            axis.plot(mean, i, "o", color=colour, markersize=5, markerfacecolor=face)
         axis.axvline(1.0, color="black", linewidth=1)
         axis.set_xscale("log")
-        plain_logarithmic(axis.xaxis)
+        plain_logarithmic(axis.xaxis, (1.0,))
         axis.grid(axis="x", alpha=0.3)
         axis.set_title(title, fontsize=11)
         axis.set_xlabel("our regret / best peer's\n← we win          we lose →")
@@ -449,7 +454,8 @@ noisy problems are ranked here.
 ![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
 
 Our regret over that of the peer that is best in the cell, chosen after the fact: orange where we
-lose beyond the interval, blue where we win beyond it, grey where the seeds do not decide.
+lose beyond the interval, blue where we win beyond it, grey where the seeds do not decide. Hollow:
+one seed at each of three noises, and no interval.
 
 ![Median regret of the documented answer](benchmarks/curves.png)
 
