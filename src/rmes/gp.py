@@ -287,7 +287,7 @@ class Posterior:
             covariance += precision(self.model.mean_variance)
             mean[s] = covariance @ self.alpha[s].astype(precision)
             half = covariance @ self.inverse_factor[s].T.astype(precision)
-            variance[s] = self.prior_variance[s] - np.vecdot(half, half)
+            variance[s] = self.prior_variance[s] - np.einsum("...n,...n->...", half, half)
         return k, mean, np.maximum(variance, 1e-6 * self.prior_variance[:, None])
 
     def mean_at_data(self) -> Array:
@@ -369,14 +369,14 @@ class Posterior:
 
     def _variance(self, half: Array) -> Array:
         prior = self.prior_variance[:, None]
-        variance = prior - np.vecdot(half, half)
+        variance = prior - np.einsum("...n,...n->...", half, half)
         # Rounding leaves an error of about 1e-16 times the prior variance; a variance is positive.
         return np.asarray(np.maximum(variance, 1e-14 * prior))
 
 
 def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     """Condition the process on data, for each of the log hyperparameters theta (S, p)."""
-    d, n = _length_scales(model, data), data.size
+    d = _length_scales(model, data)
     signals = np.exp(theta[:, d])
     noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
     row_noise = _row_noise(data, signals, noises)
@@ -386,8 +386,9 @@ def posterior(model: Model, data: Data, theta: Array) -> Posterior:
         if info:
             raise np.linalg.LinAlgError(_singular(signals[row], row_noise[row].min()))
         inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
-    hyperparameters = (np.exp(theta[:, model.scales(data.x.shape[1])]), signals, noises)
-    y = np.broadcast_to(data.y, (len(theta), n))
+    length_scales = np.ascontiguousarray(np.exp(theta[:, model.scales(data.x.shape[1])]))
+    hyperparameters = (length_scales, signals, noises)
+    y = np.repeat(data.y[None], len(theta), axis=0)
     return _assemble(model, data.x, y, hyperparameters, row_noise, inverse)
 
 
@@ -401,8 +402,10 @@ def _assemble(
 ) -> Posterior:
     white = np.matmul(inverse, y[:, :, None])
     alpha = np.matmul(np.swapaxes(inverse, 1, 2), white)[..., 0]
-    scaled = x / hyperparameters[0][:, None, :]
-    norms = np.vecdot(scaled, scaled)
+    # Laid out one way, however they came about: BLAS rounds by the layout, and a posterior that was
+    # saved and read again must give the same numbers.
+    scaled = np.ascontiguousarray(x / hyperparameters[0][:, None, :])
+    norms = np.einsum("...i,...i->...", scaled, scaled)
     return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha, scaled, norms)
 
 

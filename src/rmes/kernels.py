@@ -124,6 +124,6 @@ def squared_distances(a: Array, b: Array, norms: Array | None = None) -> Array:
     the squared lengths of b, where they are known.
     """
     product = (-2.0 * a) @ np.swapaxes(b, -1, -2)
-    product += np.vecdot(a, a)[..., :, None]
-    product += (np.vecdot(b, b) if norms is None else norms)[..., None, :]
+    product += np.einsum("...i,...i->...", a, a)[..., :, None]
+    product += (np.einsum("...i,...i->...", b, b) if norms is None else norms)[..., None, :]
     return np.maximum(product, 0.0, out=product)

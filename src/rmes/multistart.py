@@ -110,7 +110,7 @@ def climb(
         np.minimum(np.maximum(trial, 0.0, out=trial), 1.0, out=trial)
         moved = trial - x
         trial_value, trial_gradient = function(trial, rows)
-        rise = np.vecdot(gradient, moved)
+        rise = np.einsum("ij,ij->i", gradient, moved)
         better = trial_value >= value + _SUFFICIENT * rise  # False for NaN
         if better.all():
             _update(inverse, fresh, moved, gradient - trial_gradient)
@@ -149,9 +149,9 @@ def _direction(
     direction = np.matmul(inverse, masked[:, :, None])[:, :, 0]
     if held:
         direction[outward] = 0.0
-    promise = np.vecdot(direction, masked)
+    promise = np.einsum("ij,ij->i", direction, masked)
     scaled = direction / scale
-    length = np.vecdot(scaled, scaled)
+    length = np.einsum("ij,ij->i", scaled, scaled)
     # The first step has no curvature to go by: it is half a scale long at most. Later ones may
     # be as long as two scales.
     most = np.where(fresh, 0.25, 4.0)
@@ -169,11 +169,11 @@ def _update(inverse: Array, fresh: NDArray[np.bool_], s: Array, y: Array) -> Non
     H + (s v' + v s') / s'y.
     """
     y = np.where(s == 0.0, 0.0, y)  # coordinates held at a bound say nothing about the others
-    sy = np.vecdot(s, y)
-    least = 1e-20 * np.vecdot(s, s) * np.vecdot(y, y)
+    sy = np.einsum("ij,ij->i", s, y)
+    least = 1e-20 * np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y)
     good = (sy > 0.0) & (sy * sy > least)
     u = np.matmul(inverse, y[:, :, None])[:, :, 0]
-    yu = np.vecdot(y, u)
+    yu = np.einsum("ij,ij->i", y, u)
     if fresh.any():  # size the matrix by the first curvature seen (Nocedal & Wright, eq. 6.20)
         first = fresh & good
         size = np.where(first, sy / np.where(first, yu, 1.0), 1.0)
@@ -283,7 +283,7 @@ def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
     candidates = points[order]
     chosen = [0]
     offset = candidates - candidates[0]
-    nearest = np.vecdot(offset, offset)
+    nearest = np.einsum("ij,ij->i", offset, offset)
     while len(chosen) < count:
         distant = np.flatnonzero(nearest > 0.25)
         if not len(distant):
@@ -291,7 +291,7 @@ def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
         pick = int(distant[0])
         chosen.append(pick)
         offset = candidates - candidates[pick]
-        nearest = np.minimum(nearest, np.vecdot(offset, offset))
+        nearest = np.minimum(nearest, np.einsum("ij,ij->i", offset, offset))
     if len(chosen) < count:
         rest = np.setdiff1d(np.arange(len(order)), chosen)
         chosen.extend(rest[: count - len(chosen)].tolist())

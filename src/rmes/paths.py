@@ -100,7 +100,7 @@ class Paths:
         cosine, sine = _cosine_and_sine(phase)
         weights = self.weights.reshape(-1, self.weights.shape[2])[rows]
         a, b = weights[:, : cosine.shape[1]], weights[:, cosine.shape[1] :]
-        value = np.vecdot(a, cosine) + np.vecdot(b, sine)
+        value = np.einsum("ij,ij->i", a, cosine) + np.einsum("ij,ij->i", b, sine)
         cosine *= b
         sine *= a
         cosine -= sine  # derivative in the phase
@@ -113,10 +113,10 @@ class Paths:
         scaled = x * precision
         distances = (-2.0 * scaled) @ gp.x.T  # (m, n)
         distances += gp.norms[s]
-        distances += np.vecdot(scaled, x)[:, None]
+        distances += np.einsum("ij,ij->i", scaled, x)[:, None]
         kernel, slope = gp.model.kernel.value_and_slope(np.maximum(distances, 0.0, out=distances))
         weight = self.correction.reshape(-1, len(gp.x))[rows]
-        value += np.vecdot(kernel, weight)
+        value += np.einsum("ij,ij->i", kernel, weight)
         value += self.constant.ravel()[rows]
         slope *= weight
         pull = np.einsum("mn->m", slope)[:, None] * x - slope @ gp.x

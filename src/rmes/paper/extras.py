@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes.paper.problems import GP_LENGTH_SCALE
 from rmes.paper.results import Interval, Results, bootstrap, log_ratio, mean
 
 Array = NDArray[np.float64]
@@ -69,15 +68,17 @@ class Learned:
     far: Array
 
 
-def learned(results: Results) -> list[Learned]:
-    """For each noise and method of the GP sample."""
+def learned(results: Results, truth: float) -> list[Learned]:
+    """For each noise and method of the GP sample, whose length-scale is `truth`."""
     found = []
     for (data, noise, method), runs in sorted(results.runs.items()):
         if data != "gp":
             continue
-        seeds = sorted(runs)
-        scales = np.exp([runs[seed]["theta"][:2] for seed in seeds])
-        close = np.all(np.abs(np.log(scales / GP_LENGTH_SCALE)) < np.log(1.4), axis=1)
+        seeds = sorted(seed for seed, run in runs.items() if run.get("theta"))
+        if not seeds:
+            continue
+        log_scales = np.array([runs[seed]["theta"][:2] for seed in seeds])
+        close = np.all(np.abs(log_scales - np.log(truth)) < np.log(1.4), axis=1)
         regrets = results.final(data, noise, method, "simple_regret", seeds)
         found.append(Learned(noise, method, regrets[close], regrets[~close]))
     return found

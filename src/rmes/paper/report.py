@@ -12,6 +12,7 @@ from rmes.paper.claims import judge
 from rmes.paper.differences import DIFFERENCES
 from rmes.paper.extras import ablation, adam, bounds, costs, learned
 from rmes.paper.figures import draw
+from rmes.paper.problems import GP_LENGTH_SCALE
 from rmes.paper.results import LEVEL, MEASURES, Results
 from rmes.paper.verdicts import FAILS, HOLDS, UNKNOWN, Claim
 
@@ -160,7 +161,7 @@ def _learned_table(results: Results) -> Table:
 
     rows = [
         [f"σ = {one.noise:g}", one.method, median(one.near), median(one.far)]
-        for one in learned(results)
+        for one in learned(results, GP_LENGTH_SCALE)
     ]
     return ["noise", "method", "within 40 % of the truth (runs)", "others (runs)"], rows
 
