@@ -61,6 +61,44 @@ def test_the_curvature_of_a_bowl_is_found(rng):
     np.testing.assert_allclose(found.curvature, np.tile(np.linalg.inv(matrix), (4, 1, 1)), rtol=0.1)
 
 
+def test_differences_of_gradients_reach_the_top_of_a_bowl_in_one_step(rng):
+    center, matrix = np.array([0.4, 0.6, 0.5]), np.diag([3.0, 8.0, 20.0]) + 1.0
+    starts = center + 0.2 * (rng.random((5, 3)) - 0.5)
+    found = climb(bowl(center, matrix), starts, np.full(3, 0.3), 1e-14, rounds=1, differences=True)
+    np.testing.assert_allclose(found.x, np.tile(center, (5, 1)), atol=1e-9)
+    np.testing.assert_allclose(found.curvature[0], np.linalg.inv(matrix), rtol=1e-6)
+
+
+@pytest.mark.parametrize("rounds", [2, 60])
+def test_differences_of_gradients_lead_away_from_a_saddle_and_into_a_valley(rng, rounds):
+    saddle = bowl(np.full(2, 0.5), np.diag([5.0, -5.0]))
+    starts = np.array([[0.4, 0.51], [0.6, 0.49]])
+    found = climb(saddle, starts, np.full(2, 0.3), 1e-12, rounds=rounds, differences=True)
+    assert (found.value > saddle(starts, None)[0] + (0.02 if rounds == 2 else 0.5)).all()
+    starts = rng.random((20, 2))
+    found = climb(valley, starts, np.full(2, 0.3), 1e-12, rounds=rounds, differences=True)
+    assert (found.value >= valley(starts, None)[0]).all()
+    if rounds == 60:
+        np.testing.assert_allclose(found.x, 0.75, atol=1e-4)
+
+
+def test_in_a_race_only_those_who_may_win_go_on(rng):
+    def hills(x, rows):  # tops of 1 at 0.2 and of 0.5 at 0.8
+        left, right = np.exp(-50 * (x - 0.2) ** 2), 0.5 * np.exp(-50 * (x - 0.8) ** 2)
+        asked.append(len(x))
+        return (left + right)[:, 0], -100 * ((x - 0.2) * left + (x - 0.8) * right)
+
+    starts, scale = np.array([[0.15], [0.75]]), np.array([0.1])
+    asked = []
+    alone = climb(hills, starts[:1], scale, 1e-12)
+    asked = []
+    raced = climb(hills, starts, scale, 1e-12, race=True)
+    assert asked[0] == 2
+    assert set(asked[1:]) == {1}
+    np.testing.assert_array_equal(raced.x[0], alone.x[0])
+    np.testing.assert_array_equal(raced.x[1], starts[1])
+
+
 def test_nothing_ends_below_its_start(rng):
     def jagged(x, _rows):  # a gradient that lies
         return np.sin(50 * x[:, 0]) + np.cos(30 * x[:, 1]), rng.normal(size=x.shape)

@@ -83,7 +83,7 @@ def from_paths(
         scale[owner // count],
         _TOLERANCE * deviation,
         domain,
-        3 + -(-domain.dimensions // 3),  # see _TOLERANCE
+        3 + domain.dimensions // 3,  # see _TOLERANCE
     )
     order = np.lexsort((-found.value, owner))
     best = order[np.searchsorted(owner[order], np.arange(len(screened)))]
@@ -94,8 +94,8 @@ def from_paths(
     return Maxima(value.reshape(shape), found.x[best].reshape(*shape, -1), drawn)
 
 
-# Of the signal's standard deviation: what a further step would add. After 4 rounds in 2
-# coordinates, 5 in 6, paths are 1e-4 below their tops on average.
+# Of the signal's standard deviation: what a further step would add. After 3 rounds in 2
+# coordinates paths are 4e-4 below their tops on average, after 5 in 6 coordinates 0.014.
 _TOLERANCE = 3e-4
 
 

@@ -293,18 +293,22 @@ def guided(
     domain: Domain,
 ) -> tuple[Array, Array]:
     """Tops (m, d) of the function and their values, climbed to by way of a cheap stand-in."""
+    d = domain.dimensions
     # More rounds hardly raise the ends: they would follow one narrow ridge.
-    few, more = 2 + domain.dimensions, 3 + 2 * domain.dimensions
-    ends = search(lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, few)
+    few, more = (max(2, d - 1) if d <= _FEW else 1 + d), 3 + 2 * d
+    ends = search(
+        lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, few, differences=d <= _FEW
+    )
     final = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
     found = search(
         lambda x, _rows: function(x),
         ends.x[final],
         scale,
-        _TOLERANCE,
+        _FINAL,
         domain,
         more,
         ends.curvature[final],
+        race=True,
     )
     return found.x, found.value
 
@@ -360,8 +364,10 @@ def _repeat(
 
 # Of the log acquisition: what a further step promises, relative to the information.
 _TOLERANCE = 1e-4
-_GUIDED = 3e-2  # the same for the stand-in, which is no closer to the truth than that
+_GUIDED = 1e-1  # the same for the stand-in, which is no closer to the truth than that
+_FINAL = 3e-4  # and from where it led to: its curvature is nearly that of the function
 _FINAL_CLIMBS = 2
+_FEW = 4  # coordinates up to which differences of gradients are worth their price
 
 
 def _candidates(
