@@ -8,7 +8,7 @@ import pytest
 
 from rmes.paper import claims, extras, figures, instances, reproduce, runs
 from rmes.paper.__main__ import main
-from rmes.paper.problems import problem
+from rmes.paper.problems import GP_LENGTH_SCALE, problem
 from rmes.paper.results import Results, bootstrap, log_ratio
 from rmes.paper.verdicts import FAILS, HOLDS, UNKNOWN
 
@@ -172,6 +172,23 @@ def test_adam_is_compared_on_points_information_and_time():
     assert found.share.value == pytest.approx(0.5)
     assert found.slower == pytest.approx(10.0)
     assert (found.alike, found.worse) == (0.0, 1.0)
+
+
+def test_runs_that_learnt_other_length_scales_tell_how_likely_those_are(rng):
+    truth = [float(np.log(GP_LENGTH_SCALE))] * 2 + [0.0]
+    records = made_up({}, cells=(("gp", 0.3),), seeds=4, methods=("rmes",))
+    for record, off in zip(records, (0.0, 0.3, 1.0, 3.0), strict=True):
+        x = rng.random((30, 2))
+        measured = {"x": x.tolist(), "y": problem("gp").truth(x).tolist()}
+        record |= measured | {"theta": [truth[0] - off, truth[1], 0.0]}
+    (found,) = extras.learned(Results.of(records), GP_LENGTH_SCALE)
+    assert (len(found.near), len(found.far)) == (2, 2)
+    assert np.all(np.diff(found.likelier) < 0.0)  # the further away, the less likely
+    assert np.all(found.likelier < 0.0)
+    records[3]["theta"] = [5.0, 5.0, 0.0]
+    (worse,) = extras.learned(Results.of(records), GP_LENGTH_SCALE)
+    assert worse.likelier[0] == found.likelier[0]
+    assert worse.likelier[1] < found.likelier[1]
 
 
 def test_runs_of_another_length_are_left_out():

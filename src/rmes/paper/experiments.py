@@ -124,7 +124,7 @@ def run(experiment: Experiment) -> dict[str, Any]:
     fit_seconds: list[float] = []
     same: list[dict[str, Any]] = []
     for t in range(experiment.iterations + 1):
-        data = _data(what, x, y, experiment.noise)
+        data = known_noise(what, x, y, experiment.noise)
         began = time.perf_counter()
         with small_work(data.size):
             theta = likeliest(MODEL, data, theta, len(y))
@@ -167,7 +167,8 @@ COMPARED = (3, 8, 18, 38, 78)
 """The iterations at which a run of "rmes" tells what others would choose: 5 to 80 measurements."""
 
 
-def _data(what: Problem, x: Array, y: Array, noise: float) -> Data:
+def known_noise(what: Problem, x: Array, y: Array, noise: float) -> Data:
+    """The measurements as a method is told them: standardised, with the variance of their noise."""
     return merge(x, (y - what.shift) / what.scale, (noise / what.scale) ** 2)
 
 

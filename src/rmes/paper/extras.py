@@ -6,7 +6,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes.paper.results import Interval, Results, bootstrap, log_ratio, mean
+from rmes import gp
+from rmes.paper.experiments import MODEL, known_noise
+from rmes.paper.problems import problem
+from rmes.paper.results import Interval, Record, Results, bootstrap, log_ratio, mean
 
 Array = NDArray[np.float64]
 
@@ -60,12 +63,15 @@ class Learned:
     near, far : Array
         Final simple regrets of the runs whose length-scales ended within 40 % of the true ones,
         and of the others.
+    likelier : Array
+        By how much the log-likelihood of the others' hyperparameters exceeds that of the true ones.
     """
 
     noise: float
     method: str
     near: Array
     far: Array
+    likelier: Array
 
 
 def learned(results: Results, truth: float) -> list[Learned]:
@@ -80,8 +86,18 @@ def learned(results: Results, truth: float) -> list[Learned]:
         log_scales = np.array([runs[seed]["theta"][:2] for seed in seeds])
         close = np.all(np.abs(log_scales - np.log(truth)) < np.log(1.4), axis=1)
         regrets = results.final(data, noise, method, "simple_regret", seeds)
-        found.append(Learned(noise, method, regrets[close], regrets[~close]))
+        others = [runs[seed] for seed, near in zip(seeds, close, strict=True) if not near]
+        likelier = np.array([_likelier(run, noise, truth) for run in others])
+        found.append(Learned(noise, method, regrets[close], regrets[~close], likelier))
     return found
+
+
+def _likelier(run: Record, noise: float, truth: float) -> float:
+    """Log-likelihood of what the run learnt, less that of the true hyperparameters."""
+    data = known_noise(problem("gp"), np.array(run["x"]), np.array(run["y"]), noise)
+    settings = np.array([run["theta"], [np.log(truth), np.log(truth), 0.0]])
+    ours, true = gp.log_evidence(MODEL, data, settings)
+    return float(ours - true)
 
 
 @dataclass(frozen=True, slots=True)
