@@ -17,8 +17,8 @@ from rmes.paper.problems import NAMES, grid, maximise, problem, process_draw
 SOURCE = Path(rmes.paper.__file__).parent
 LAYERS = [
     {"svm", "field", "choices", "likelihood", "results", "instances", "differences"},
-    {"problems", "verdicts", "extras", "illustrations"},
-    {"experiments", "claims", "figures"},
+    {"problems", "verdicts", "illustrations"},
+    {"experiments", "claims", "figures", "extras"},
     {"runs", "report"},
     {"reproduce"},
 ]

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rmes
-from rmes import gp
 from rmes.answer import best_anywhere
 from rmes.domain import Domain
 from rmes.fit import Fit
 from rmes.kernels import SQUARED_EXPONENTIAL
-from rmes.measurements import Data, merge
 from rmes.paper.choices import compare
-from rmes.paper.likelihood import likeliest
+from rmes.paper.likelihood import MODEL, likeliest
 from rmes.paper.problems import PAPER, Problem, problem
 from rmes.suggest import Settings, Situation, choose, posterior_given, small_work
 
@@ -34,7 +32,6 @@ MAXIMA = 5
 # The eggholder has length-scales of 0.03: with 256 points to start from, one draw in four of its
 # maximum was more than 0.8 standard deviations too low.
 CANDIDATES = 1024
-MODEL = gp.Model.paper(SQUARED_EXPONENTIAL)
 SETTINGS = {
     "initial_points": INITIAL,
     "maxima": MAXIMA,
@@ -124,7 +121,7 @@ def run(experiment: Experiment) -> dict[str, Any]:
     fit_seconds: list[float] = []
     same: list[dict[str, Any]] = []
     for t in range(experiment.iterations + 1):
-        data = known_noise(what, x, y, experiment.noise)
+        data = what.told(x, y, experiment.noise)
         began = time.perf_counter()
         with small_work(data.size):
             theta = likeliest(MODEL, data, theta, len(y))
@@ -165,11 +162,6 @@ def run(experiment: Experiment) -> dict[str, Any]:
 
 COMPARED = (3, 8, 18, 38, 78)
 """The iterations at which a run of "rmes" tells what others would choose: 5 to 80 measurements."""
-
-
-def known_noise(what: Problem, x: Array, y: Array, noise: float) -> Data:
-    """The measurements as a method is told them: standardised, with the variance of their noise."""
-    return merge(x, (y - what.shift) / what.scale, (noise / what.scale) ** 2)
 
 
 def _measure(what: Problem, experiment: Experiment, x: Array, index: int) -> float:

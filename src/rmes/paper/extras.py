@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmes import gp
-from rmes.paper.experiments import MODEL, known_noise
+from rmes.paper.likelihood import MODEL
 from rmes.paper.problems import problem
 from rmes.paper.results import Interval, Record, Results, bootstrap, log_ratio, mean
 
@@ -94,7 +94,7 @@ def learned(results: Results, truth: float) -> list[Learned]:
 
 def _likelier(run: Record, noise: float, truth: float) -> float:
     """Log-likelihood of what the run learnt, less that of the true hyperparameters."""
-    data = known_noise(problem("gp"), np.array(run["x"]), np.array(run["y"]), noise)
+    data = problem("gp").told(np.array(run["x"]), np.array(run["y"]), noise)
     settings = np.array([run["theta"], [np.log(truth), np.log(truth), 0.0]])
     ours, true = gp.log_evidence(MODEL, data, settings)
     return float(ours - true)

@@ -4,10 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmes import gp
+from rmes.kernels import SQUARED_EXPONENTIAL
 from rmes.measurements import Data
 from rmes.multistart import climb, spread
 
 Array = NDArray[np.float64]
+
+MODEL = gp.Model.paper(SQUARED_EXPONENTIAL)
 
 # Two length-scales and the signal variance. The library's own box reaches down to 0.005, where a
 # cluster of noisy measurements is explained best by a function that is white noise: with noise of

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from rmes.measurements import Data, merge
 from rmes.paper import field, svm
 
 Array = NDArray[np.float64]
@@ -51,6 +52,10 @@ class Problem:
     scale: float
     repeats: int
     axes: tuple[tuple[str, float, float], tuple[str, float, float]]
+
+    def told(self, x: Array, y: Array, noise: float) -> Data:
+        """Measurements y (m,) at x (m, 2) as the model sees them, with their known noise."""
+        return merge(x, (y - self.shift) / self.scale, (noise / self.scale) ** 2)
 
     def regret(self, x: Array) -> Array:
         """Maximum less truth (m,) at points x (m, 2), never negative."""
