@@ -3,10 +3,10 @@ r"""What other settings of our own would do to the regret: the defaults, tried a
     python benchmarks/variants.py                   # 84 runs of each: half an hour on two cores
     python benchmarks/variants.py --report          # results/variants.md from the rows
 
-The classic functions with noise of 5, 20 and 50 %, 40 measurements, on seeds that no other
-benchmark uses. Every variant meets the same first points and the same noise as the default; the
-first variant is the default itself with other random numbers, which tells what a difference that
-is chance looks like.
+The classic functions with noise of 5, 20 and 50 %, 40 measurements and for some variants 160, on
+seeds that no other benchmark uses. Every variant meets the same first points and the same noise as
+the default; the first variant is the default itself with other random numbers, which tells what a
+difference that is chance looks like.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tqdm import tqdm
 from peers import RMES, TOOLS
 from problems import CLASSIC, NOISES
 from ranking import at
-from regret import Row, Task, circumstances, outcome, read_rows
+from regret import Row, Task, circumstances, missing, outcome, read_rows
 from speed import table
 
 VARIANTS = {
@@ -32,11 +32,15 @@ VARIANTS = {
     "3 settings": {"samples": 3},
     "8 settings": {"samples": 8},
     "no repeats": {"repeats": False},
+    "no settling": {"settle": False},
+    "knowledge-gradient": {"acquisition": "knowledge-gradient"},
     "noisy-mes": {"acquisition": "noisy-mes"},
     "log-ei": {"acquisition": "log-ei"},
     "mes": {"acquisition": "mes"},
 }
-SEEDS, BUDGET = range(100, 104), 40
+LONG = ["default", "other random numbers", "no settling", "knowledge-gradient", "log-ei"]
+BUDGETS = {40: list(VARIANTS), 160: LONG}
+SEEDS = range(100, 104)
 RESULTS = Path(__file__).parent / "results"
 ROWS = RESULTS / "variants.jsonl"
 
@@ -60,15 +64,15 @@ def run(task: Task) -> Row:
 
 
 def work(processes: int) -> None:
-    done = {(row["tool"], row["problem"], row["noise"], row["seed"]) for row in read_rows(ROWS)}
     tasks = [
-        Task(name, problem, noise, seed, BUDGET)
-        for name in VARIANTS
+        Task(name, problem, noise, seed, budget)
+        for budget, names in BUDGETS.items()
+        for name in names
         for seed in SEEDS
         for problem in CLASSIC
         for noise in NOISES
-        if (name, problem, noise, seed) not in done
     ]
+    tasks = missing(tasks, read_rows(ROWS))
     commit = circumstances("rmes")["commit"]
     with multiprocessing.get_context("fork").Pool(processes) as pool, ROWS.open("a") as file:
         for row in tqdm(pool.imap_unordered(run, tasks), total=len(tasks), unit="run"):
@@ -77,18 +81,35 @@ def work(processes: int) -> None:
 
 
 def report() -> str:
-    """Mean of the paired log10 ratio of regrets to the default's, with a bootstrap interval."""
-    rows = {
-        (row["tool"], row["problem"], row["noise"], row["seed"]): at(row, "answer", BUDGET)
-        for row in read_rows(ROWS)
+    """Both budgets: mean paired log10 ratio of regrets to the default's, with an interval."""
+    rows = read_rows(ROWS)
+    commits = sorted({row["commit"] for row in rows})
+    parts = [
+        "# Other settings than the defaults\n",
+        "Seven classic functions with noise of 5, 20 and 50 %, seeds "
+        f"{SEEDS[0]} to {SEEDS[-1]}, paired with the default: true regret of the recommendation. "
+        "Positive is worse than the default; intervals are 95 %, over runs.\n",
+    ]
+    for budget, names in BUDGETS.items():
+        parts.append(f"{table(compared(rows, budget, names))}\n")
+    return "\n".join([*parts, f"Commits: {', '.join(commits)}.\n"])
+
+
+def compared(rows: list[Row], budget: int, names: list[str]) -> list[list[str]]:
+    """A line for each of the named variants."""
+    regrets = {
+        (row["tool"], row["problem"], row["noise"], row["seed"]): at(row, "answer", budget)
+        for row in rows
+        if row["budget"] >= budget
     }
     rng = np.random.default_rng(0)
-    lines = [["instead of the default", "runs", "log10 of the regret's ratio", "won", "lost"]]
-    for name in list(VARIANTS)[1:]:
+    head = [f"{budget} measurements, instead of the default", "runs"]
+    lines = [[*head, "log10 of the regret's ratio", "won", "lost"]]
+    for name in names[1:]:
         pairs = [
-            (rows[key], rows["default", *key[1:]])
-            for key in rows
-            if key[0] == name and ("default", *key[1:]) in rows
+            (regrets[key], regrets["default", *key[1:]])
+            for key in regrets
+            if key[0] == name and ("default", *key[1:]) in regrets
         ]
         difference = np.array([np.log10(one / other) for one, other in pairs])
         means = rng.choice(difference, (2000, len(difference))).mean(axis=1)
@@ -96,14 +117,7 @@ def report() -> str:
         text = f"{difference.mean():+.2f} ({low:+.2f} to {high:+.2f})".replace("-", "−")
         won, lost = np.mean(difference < -0.01), np.mean(difference > 0.01)
         lines.append([name, str(len(pairs)), text, f"{won:.0%}", f"{lost:.0%}"])
-    commits = sorted({row["commit"] for row in read_rows(ROWS)})
-    return (
-        "# Other settings than the defaults\n\n"
-        f"Seven classic functions with noise of 5, 20 and 50 %, {BUDGET} measurements, seeds "
-        f"{SEEDS[0]} to {SEEDS[-1]}, paired with the default: true regret of the recommendation. "
-        "Positive is worse than the default; intervals are 95 %, over runs.\n\n"
-        f"{table(lines)}\n\nCommits: {', '.join(commits)}.\n"
-    )
+    return lines
 
 
 def main() -> None:

@@ -227,7 +227,8 @@ def test_without_failures_nothing_is_avoided(posterior, drawn):
 def test_screening_agrees_with_the_stand_in(posterior, drawn, rng):
     points = rng.random((20, 3))
     mean, variance = posterior.predict(points)
-    looked = criteria.screened(mean, variance, level(posterior)(points), drawn)
+    near = posterior.correlation_with_data(points)
+    looked = criteria.screened(points, near, mean, variance, level(posterior), drawn)
     climbed = composed("matched", posterior, drawn)(points)[0]
     useful = climbed > -25.0  # below, the stand-in is a difference of rounding errors
     assert useful.sum() > 10

@@ -17,7 +17,7 @@ LAYERS = [
     {"integral", "fit", "paths", "pes", "studyfile"},
     {"information"},
     {"acquisition", "botorch"},
-    {"maxima"},
+    {"maxima", "knowledge"},
     {"criteria", "answer"},
     {"adam"},
     {"suggest"},

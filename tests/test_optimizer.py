@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -609,6 +610,20 @@ def test_failures_do_not_bend_the_model():
     np.testing.assert_array_equal(opt.predict(places), before)
 
 
+def test_a_reason_tells_what_a_point_is_for_in_the_users_units():
+    """Scaled by a thousand, the same points are asked for, with gains a thousand times as large."""
+    gains = {}
+    for scale in (1.0, 1e3):
+        opt = rmes.Optimizer(SQUARE, seed=3, noise_sd=0.3 * scale)
+        steps(opt, noisy(lambda p, scale=scale: scale * bowl(p), 0.3 * scale), 40)
+        reasons = [trial["reason"] for trial in opt.trials[opt.initial :]]
+        assert sum("nats about the best value" in reason for reason in reasons) > 5
+        said = [re.search(r"improve the answer by (\S+)$", reason) for reason in reasons]
+        gains[scale] = [float(match[1]) for match in said if match]
+    assert len(gains[1.0]) > 5
+    np.testing.assert_allclose(gains[1e3], 1e3 * np.array(gains[1.0]), rtol=0.06)  # two digits
+
+
 def test_a_region_that_fails_is_left_alone():
     """The value rises towards a region in which every measurement fails: stay at its edge."""
     asked = []
@@ -768,7 +783,8 @@ def test_the_better_of_two_answers_is_offered_and_the_other_too():
 
 
 def test_an_outlook_shrinks_as_measurements_come_in():
-    opt = rmes.Optimizer(SQUARE, seed=27)
+    # The noise is known: while it is not, six measurements may promise little information.
+    opt = rmes.Optimizer(SQUARE, seed=27, noise_sd=0.02)
     f = noisy(bowl, 0.02)
     steps(opt, f, 6)
     early = opt.outlook()

@@ -257,7 +257,7 @@ def test_failed_candidates_and_single_splits_have_no_spread(rng):
 def test_the_best_is_the_one_believed_in_not_the_luckiest(data):
     # Noise of 0.3 in a fold, 0.1 in the mean of 9; the truth falls by 0.49 from 0.3 to 1, and by
     # 0.09, less than the noise, from 0.3 to 0: one search of three may be misled.
-    best, recommended = [], []
+    best, recommended, luckiest = [], [], []
     for state in range(3):
         search = RMESSearchCV(
             Wave(noise=0.3), {"x": (0.0, 1.0)}, n_iter=30, cv=9, random_state=state
@@ -265,12 +265,13 @@ def test_the_best_is_the_one_believed_in_not_the_luckiest(data):
         search.fit(*data)
         results = search.cv_results_
         assert search.best_index_ == np.argmax(results["posterior_mean_test_score"])
-        assert search.best_index_ != np.argmax(results["mean_test_score"])
+        luckiest.append(search.best_index_ == np.argmax(results["mean_test_score"]))
         assert np.median(results["noise_std_test_score"]) == pytest.approx(0.1, rel=0.4)
         assert search.recommendation_.sd < 0.1
         assert search.optimizer_.outlook().expected_gap >= 0.0
         best.append(search.best_params_["x"])
         recommended.append(search.recommendation_.params["x"])
+    assert not all(luckiest)
     assert np.median(best) == pytest.approx(0.3, abs=0.2)
     assert np.median(recommended) == pytest.approx(0.3, abs=0.2)
 

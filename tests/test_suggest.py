@@ -200,6 +200,54 @@ def test_exact_data_are_never_repeated_and_noisy_ones_may_be():
     np.testing.assert_array_equal(found.x, levels[found.repeats])
 
 
+@pytest.fixture(scope="module")
+def repeating():
+    """A noisy bowl, measured until RMES would measure a point again."""
+    rng = np.random.default_rng(4)
+    x = rng.random((8, 2))
+    y = np.empty(0)
+    for _ in range(80):
+        more = x[len(y) :]
+        noise = 0.3 * rng.standard_normal(len(more))
+        y = np.append(y, 1.0 - 6.0 * np.sum((more - [0.5, 0.6]) ** 2, axis=1) + noise)
+        data = merge(x, y, 0.09)
+        found = suggest(data, none(2), Settings(settle=False), start(2))
+        if found.repeats is not None:
+            return data
+        x = np.vstack([x, found.x])
+    raise AssertionError("no point was repeated")
+
+
+def test_where_information_would_repeat_a_point_the_answer_is_improved_instead(repeating):
+    data = repeating
+    alone = suggest(data, none(2), Settings(settle=False), start(2))
+    assert alone.repeats is not None
+    assert alone.acquisition == "rmes"
+    found = suggest(data, none(2), Settings(), start(2))
+    assert found.acquisition == "knowledge-gradient"
+    noise = new_noise(data, found.posterior, None)
+    gain = criteria.acquire("knowledge-gradient", found.posterior, noise, found.maxima, data.size)
+    here, there = gain(np.stack([found.x, alone.x]))[0]
+    assert here > there
+    if found.repeats is None:
+        assert here == pytest.approx(found.value, abs=1e-9)
+
+
+def test_new_points_that_tell_most_are_left_to_information():
+    found = [suggest(problem(seed, 12, 2), none(2), Settings(), start(seed)) for seed in range(6)]
+    assert {one.acquisition for one in found if one.repeats is None} == {"rmes"}
+
+
+def test_an_answer_is_not_sought_where_measurements_fail(repeating):
+    data = repeating
+    sought = suggest(data, none(2), Settings(), start(2))
+    assert sought.acquisition == "knowledge-gradient"
+    around = sought.x + 0.02 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1], [1, 1]])
+    situation = Situation(Domain(2), np.clip(around, 0.0, 1.0))
+    found = suggest(data, none(2), Settings(), start(2), situation)
+    assert np.max(np.abs(found.x - sought.x)) > 0.05
+
+
 def test_suggestions_are_feasible_points():
     corners = np.eye(3) * np.sqrt(0.5)
     domain = Domain(5, (Choice((1,), np.linspace(0, 1, 5)[:, None]), Choice((2, 3, 4), corners)))

@@ -10,6 +10,7 @@ from rmes import acquisition, information
 from rmes.acquisition import Formula
 from rmes.gp import Posterior
 from rmes.kernels import Kernel
+from rmes.knowledge import Knowledge, knowledge
 from rmes.maxima import Maxima
 from rmes.multistart import ValueAndGradient
 from rmes.pes import predictive_entropy_search
@@ -26,18 +27,24 @@ ACQUISITIONS = (
     "noisy-mes",
     "noiseless-rmes",
     "pes",
+    "knowledge-gradient",
     "log-ei",
     "ei",
     "ucb",
 )
 NEED_NO_MAXIMA = ("log-ei", "ei", "ucb")
-LOGARITHMS = ("rmes", "rmes-adam", "log-ei")  # what their search climbs is a logarithm
+LOGARITHMS = (  # what their search climbs is a logarithm
+    "rmes",
+    "rmes-adam",
+    "knowledge-gradient",
+    "log-ei",
+)
 
 
 def acquire(
     name: str, posterior: Posterior, noise: NoiseAt, drawn: Maxima | None, measurements: int
 ) -> ValueAndGradient:
-    """The named acquisition; the logarithm of it for "rmes" and "log-ei"."""
+    """The named acquisition; the logarithm of it for those in `LOGARITHMS`."""
     if name in ("log-ei", "ei"):
         best = np.max(posterior.mean_at_data(), axis=1)  # of each setting
 
@@ -57,6 +64,8 @@ def acquire(
         raise ValueError("rmes-adam has only random estimates, rmes.adam.sampled; not a function")
     if drawn is None:
         raise ValueError(f"{name} needs draws of the maximum")
+    if name == "knowledge-gradient":
+        return answers(posterior, noise, drawn)
     if name == "pes":
         level = noise(posterior.x[:1])[:, 0]
         return predictive_entropy_search(posterior, drawn.place, level)
@@ -67,6 +76,14 @@ def acquire(
         return compose(formula, posterior)(x)
 
     return function
+
+
+def answers(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> Knowledge:
+    """The knowledge gradient where the answer lies at a drawn maximum or a good measured point."""
+    means = np.mean(posterior.mean_at_data(), axis=0)
+    good = posterior.x[np.argsort(-means)[:5]]
+    places = drawn.place.reshape(-1, posterior.x.shape[1])
+    return knowledge(posterior, noise, np.concatenate([places, good]))
 
 
 def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGradient:
@@ -81,10 +98,17 @@ def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGrad
     return function
 
 
-def screened(mean: Array, variance: Array, noise: Array, drawn: Maxima) -> Array:
-    """`matched` (m,) at points whose moments (S, m) are known, without gradients."""
+def screened(
+    x: Array,
+    _correlation: NDArray[np.float32],
+    mean: Array,
+    variance: Array,
+    noise: NoiseAt,
+    drawn: Maxima,
+) -> Array:
+    """`matched` (m,) at points x whose `Posterior.screen` is known, without gradients."""
     maxima = np.repeat(drawn.value.T, mean.shape[1], axis=1)
-    gain = information.rmes_matched(mean.ravel(), variance.ravel(), noise.ravel(), maxima)
+    gain = information.rmes_matched(mean.ravel(), variance.ravel(), noise(x).ravel(), maxima)
     value = gain.value.reshape(mean.shape).mean(axis=0)
     return np.asarray(np.log(np.maximum(value, 1e-300)))
 

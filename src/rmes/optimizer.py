@@ -21,6 +21,7 @@ from rmes.space import Space
 from rmes.suggest import (
     Settings,
     Situation,
+    Suggestion,
     chance,
     choose,
     new_noise,
@@ -175,7 +176,7 @@ class Optimizer:
                 posterior = posterior_given(data, pending, self._model, learned, noise_at)
             found = choose(data, posterior, pending, situation, self.settings, rng, learned)
         self._fit, self._fitted = learned, self._told()
-        x, reason = found.x, _reason(self.settings.acquisition, found.value)
+        x, reason = found.x, _reason(found, known.units)
         if found.repeats is not None:
             original = next(r for r in measured if np.array_equal(r.x, x))
             reason = f"repeat of trial {original.trial.id}: {reason}"
@@ -398,7 +399,7 @@ class Optimizer:
             here = units.backward(drawn.here)
             information = 0.0
             if not (self._exact and self._remaining() == 0):
-                settings = replace(self.settings, acquisition="rmes")
+                settings = replace(self.settings, acquisition="rmes", settle=False)
                 situation = replace(self._situation(units), failed=self._points([]))
                 none = self._points([])
                 next_one = choose(
@@ -436,7 +437,13 @@ class Optimizer:
 
         Known or inferred; in the units of the told values.
         """
-        known, x = self._ponder(), self._cube(params)
+        x = self._cube(params)
+        if callable(self.noise_sd):
+            noise_sd = self.noise_sd
+            return np.array([call_noise_sd(noise_sd, self.space.decode(point)) for point in x])
+        if self.noise_sd is not None:
+            return np.full(len(x), float(self.noise_sd))
+        known = self._ponder()
         noise = new_noise(known.data, known.posterior, self._situation(known.units).noise_at)
         mean = known.posterior.predict(x)[0].mean(axis=0)
         return np.asarray(np.sqrt(noise(x).mean(axis=0)) * known.units.stretch(mean))
@@ -627,7 +634,10 @@ def _interval(units: Units, belief: Belief) -> tuple[float, float]:
     return float(ends.min()), float(ends.max())
 
 
-def _reason(acquisition: str, value: float) -> str:
-    if acquisition == "rmes":
-        return f"expected to tell {math.exp(value):.2g} nats about the best value"
-    return f"best point under {acquisition}"
+def _reason(found: Suggestion, units: Units) -> str:
+    if found.acquisition == "rmes":
+        return f"expected to tell {math.exp(found.value):.2g} nats about the best value"
+    if found.acquisition == "knowledge-gradient":
+        gain = units.scale * math.exp(found.value)
+        return f"expected to improve the answer by {gain:.2g}"
+    return f"best point under {found.acquisition}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from rmes.criteria import (
     LOGARITHMS,
     NEED_NO_MAXIMA,
     acquire,
+    answers,
     avoiding,
     log_success,
     matched,
@@ -49,6 +50,11 @@ class Settings:
         How many of them are climbed from.
     repeats : bool
         Whether to measure a point again that is worth as much as a new one, within 1 %.
+    settle : bool
+        Whether "rmes" leaves such a choice to the knowledge gradient: where more information about
+        the maximum is to be had only by measuring a point again, the point is measured that is
+        expected to improve the answer most. Information alone would measure one place again and
+        again, and learn the value there rather than the way to a better one.
     model : Model
     """
 
@@ -58,6 +64,7 @@ class Settings:
     candidates: int = 256
     climbs: int = 8
     repeats: bool = True
+    settle: bool = True
     model: Model = Model()
 
     def __post_init__(self) -> None:
@@ -106,7 +113,9 @@ class Suggestion:
     ----------
     x : (d,) array
     value : float
-        The acquisition there (the logarithm for "rmes" and "log-ei").
+        The acquisition there (the logarithm for those in `LOGARITHMS`).
+    acquisition : str
+        The one that chose it.
     repeats : int or None
         The row of the data that x repeats, if it does.
     fit : Fit
@@ -119,6 +128,7 @@ class Suggestion:
 
     x: Array
     value: float
+    acquisition: str
     repeats: int | None
     fit: Fit
     posterior: Posterior
@@ -203,42 +213,99 @@ def choose(
     rng: np.random.Generator,
     learned: Fit,
 ) -> Suggestion:
-    """The best feasible point under the acquisition."""
-    domain = situation.domain
-    noise = new_noise(data, posterior, situation.noise_at)
-    candidates = _candidates(posterior, settings, domain, rng)
-    drawn = None
-    scale = _common_scale(posterior)
+    """The best feasible point under the acquisition; see `Settings.settle` for the exception."""
+    view = _look(data, posterior, situation, settings, rng)
     name = settings.acquisition
+    x, value, row = _best(name, view, data, posterior, pending, situation, settings, rng)
+    if row is not None and settings.settle and name == "rmes":
+        other = "knowledge-gradient"
+        found = _best(other, view, data, posterior, pending, situation, settings, rng)
+        # A better answer may lie where measurements fail; a point that may well fail is none.
+        if view.success is None or view.success(found[0][None])[0][0] > _SAFE:
+            name, (x, value, row) = other, found
+    return Suggestion(x, value, name, row, learned, posterior, view.drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is looked at before a point is chosen.
+
+    Attributes
+    ----------
+    candidates : (m, d) array
+        Those looked at, and the places of the drawn maxima.
+    screened : tuple of arrays
+        `Posterior.screen` of the first candidates, all but those places; empty if none were drawn.
+    drawn : Maxima or None
+    success : ValueAndGradient or None
+        Log probability that a measurement succeeds; None where none has failed.
+    """
+
+    candidates: Array
+    screened: tuple[NDArray[np.float32], Array, Array] | None
+    drawn: Maxima | None
+    success: ValueAndGradient | None
+
+
+def _look(
+    data: Data,
+    posterior: Posterior,
+    situation: Situation,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> _View:
+    domain = situation.domain
+    candidates = _candidates(posterior, settings, domain, rng)
     success = chance(data, posterior, situation)
-    if name not in NEED_NO_MAXIMA:
-        near, mean, variance = posterior.screen(candidates)
-        if success is None:
-            hopeful = _hopeful(mean, variance)
-            candidates, near = candidates[hopeful], near[:, hopeful]
-            mean, variance = mean[:, hopeful], variance[:, hopeful]
-        drawn = maxima.from_paths(
-            posterior, settings.maxima, candidates, domain, rng, near, success
-        )
-        places = drawn.place.reshape(-1, domain.dimensions)
-        candidates = np.concatenate([candidates, places])
+    if settings.acquisition in NEED_NO_MAXIMA:
+        return _View(candidates, None, None, success)
+    near, mean, variance = posterior.screen(candidates)
+    if success is None:
+        hopeful = _hopeful(mean, variance)
+        candidates, near = candidates[hopeful], near[:, hopeful]
+        mean, variance = mean[:, hopeful], variance[:, hopeful]
+    drawn = maxima.from_paths(posterior, settings.maxima, candidates, domain, rng, near, success)
+    places = drawn.place.reshape(-1, domain.dimensions)
+    candidates = np.concatenate([candidates, places])
+    return _View(candidates, (near, mean, variance), drawn, success)
+
+
+def _best(
+    name: str,
+    view: _View,
+    data: Data,
+    posterior: Posterior,
+    pending: Array,
+    situation: Situation,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> tuple[Array, float, int | None]:
+    """The best point (d,) under the named acquisition, its value, and the row it repeats."""
+    domain, candidates, drawn = situation.domain, view.candidates, view.drawn
+    noise = new_noise(data, posterior, situation.noise_at)
+    scale = _common_scale(posterior)
 
     def discounted(function: ValueAndGradient, name: str = name) -> ValueAndGradient:
-        return avoiding(function, name, success)
+        return avoiding(function, name, view.success)
 
+    glance: Callable[..., Array] | None = None  # cheaper than the acquisition, for many points
     if name in ("rmes", "rmes-adam") and drawn is not None:
         # Far from the top a cheap stand-in shows the way; the function itself has the last word.
         guide = discounted(matched(posterior, noise, drawn), "rmes")
-        if success is not None:
-            values = guide(candidates)[0]
-        else:
-            looked = screened(mean, variance, noise(candidates[: mean.shape[1]]), drawn)
-            values = np.append(looked, guide(places)[0])
+        glance = partial(screened, noise=noise, drawn=drawn)
+    elif name == "knowledge-gradient" and drawn is not None:
+        gain = answers(posterior, noise, drawn)
+        guide, glance = discounted(gain), gain.screen
     else:
         guide = discounted(acquire(name, posterior, noise, drawn, data.size))
+    if glance is not None and view.screened is not None and view.success is None:
+        count = view.screened[0].shape[1]
+        looked = glance(candidates[:count], *view.screened)
+        values = np.append(looked, guide(candidates[count:])[0])
+    else:
         values = guide(candidates)[0]
-    function = guide
     starts = candidates[spread(values, candidates / scale, settings.climbs)]
+    function = guide
     if name == "rmes-adam" and drawn is not None:
         noisy = discounted(adam.sampled(posterior, noise, drawn, adam.SAMPLES, rng))
         function = discounted(adam.sampled(posterior, noise, drawn, adam.FINAL_SAMPLES, rng))
@@ -246,6 +313,13 @@ def choose(
     elif name == "rmes":
         function = discounted(acquire(name, posterior, noise, drawn, data.size))
         tops, heights = guided(function, guide, starts, scale, domain)
+    elif name == "knowledge-gradient":
+        d = domain.dimensions
+        climbed = (_FINAL, domain, 3 + 2 * d)
+        found = search(
+            lambda x, _rows: function(x), starts, scale, *climbed, differences=d <= _FEW, race=True
+        )
+        tops, heights = found.x, found.value
     else:
         tolerance = _TOLERANCE
         if name not in LOGARITHMS:  # its units are those of y, or it may be tiny everywhere
@@ -261,14 +335,12 @@ def choose(
     first = int(np.argmax(allowed)) if allowed.any() else 0
     x = points[first]
     value = float(heights[order][first] if first < len(order) else function(x[None])[0][0])
-    repeats = None
-    if settings.repeats and not situation.exact:
-        # the bound is in units of y, whose standard deviation is 1; others are relative
-        absolute = name in LOGARITHMS or name == "ucb"
-        repeats = _repeat(guide, absolute, x, data, pending, scale)
-        if repeats is not None:
-            x = data.x[repeats]
-    return Suggestion(x, value, repeats, learned, posterior, drawn)
+    if not settings.repeats or situation.exact:
+        return x, value, None
+    # the bound is in units of y, whose standard deviation is 1; others are relative
+    absolute = name in LOGARITHMS or name == "ucb"
+    row = _repeat(guide, absolute, x, data, pending, scale)
+    return (x if row is None else data.x[row]), value, row
 
 
 def worth(
@@ -367,6 +439,7 @@ _TOLERANCE = 1e-4
 _GUIDED = 1e-1  # the same for the stand-in, which is no closer to the truth than that
 _FINAL = 3e-4  # and from where it led to: its curvature is nearly that of the function
 _FINAL_CLIMBS = 2
+_SAFE = float(np.log(0.9))
 _FEW = 4  # coordinates up to which differences of gradients are worth their price
 
 
