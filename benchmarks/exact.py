@@ -172,7 +172,8 @@ def search_rows(seeds):
         reached, at_point, repeats = [], [], 0
         for seed in range(seeds):
             data, rng = measured(n, d, noise, seed)
-            found = suggest.suggest(data, np.empty((0, d)), Settings(), rng, Situation.plain(d))
+            alone = Settings(settle=False)  # what RMES finds, also where it would repeat a point
+            found = suggest.suggest(data, np.empty((0, d)), alone, rng, Situation.plain(d))
             level = suggest.new_noise(data, found.posterior, None)
             function = acquire("rmes", found.posterior, level, found.maxima, n)
             scale = np.exp(np.log(found.posterior.length_scales).mean(axis=0)).clip(max=1.0)

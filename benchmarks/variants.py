@@ -38,7 +38,7 @@ VARIANTS = {
     "log-ei": {"acquisition": "log-ei"},
     "mes": {"acquisition": "mes"},
 }
-LONG = ["default", "other random numbers", "no settling", "knowledge-gradient", "log-ei"]
+LONG = ["default", "other random numbers", "no settling"]
 BUDGETS = {40: list(VARIANTS), 160: LONG}
 SEEDS = range(100, 104)
 RESULTS = Path(__file__).parent / "results"
