@@ -611,9 +611,9 @@ def test_failures_do_not_bend_the_model():
 
 
 def test_a_reason_tells_what_a_point_is_for_in_the_users_units():
-    """Scaled by a thousand, the same points are asked for, with gains a thousand times as large."""
+    """Scaled by 1024, the same points are asked for, with gains 1024 times as large."""
     gains = {}
-    for scale in (1.0, 1e3):
+    for scale in (1.0, 1024.0):
         opt = rmes.Optimizer(SQUARE, seed=3, noise_sd=0.3 * scale)
         steps(opt, noisy(lambda p, scale=scale: scale * bowl(p), 0.3 * scale), 40)
         reasons = [trial["reason"] for trial in opt.trials[opt.initial :]]
@@ -621,7 +621,8 @@ def test_a_reason_tells_what_a_point_is_for_in_the_users_units():
         said = [re.search(r"improve the answer by (\S+)$", reason) for reason in reasons]
         gains[scale] = [float(match[1]) for match in said if match]
     assert len(gains[1.0]) > 5
-    np.testing.assert_allclose(gains[1e3], 1e3 * np.array(gains[1.0]), rtol=0.06)  # two digits
+    rounded = 0.06  # to two digits
+    np.testing.assert_allclose(gains[1024.0], 1024 * np.array(gains[1.0]), rtol=rounded)
 
 
 def test_a_region_that_fails_is_left_alone():
