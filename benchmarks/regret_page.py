@@ -455,7 +455,7 @@ noisy problems are ranked here.
 
 Our regret over that of the peer that is best in the cell, chosen after the fact: orange where we
 lose beyond the interval, blue where we win beyond it, grey where the seeds do not decide. Hollow:
-one seed at each of three noises, and no interval.
+one or two seeds at each of three noises, and no interval.
 
 ![Median regret of the documented answer](benchmarks/curves.png)
 
