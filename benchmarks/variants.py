@@ -12,15 +12,16 @@ difference that is chance looks like.
 import argparse
 import json
 import multiprocessing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from peers import RMES, TOOLS
-from problems import CLASSIC, NOISES
+from problems import CLASSIC, NOISES, problem
 from ranking import at
-from regret import Row, Task, circumstances, missing, outcome, read_rows
+from regret import Row, Task, circumstances, missing, outcome, read_rows, short
 from speed import table
 
 VARIANTS = {
@@ -56,9 +57,7 @@ def register() -> None:
 
 
 def run(task: Task) -> Row:
-    return {key: getattr(task, key) for key in ("tool", "problem", "noise", "seed", "budget")} | (
-        outcome(task)
-    )
+    return asdict(task) | {"spread": short(problem(task.problem).spread)} | outcome(task)
 
 
 def work(processes: int) -> None:
