@@ -315,9 +315,15 @@ def _best(
         tops, heights = guided(function, guide, starts, scale, domain)
     elif name == "knowledge-gradient":
         d = domain.dimensions
-        climbed = (_FINAL, domain, 3 + 2 * d)
         found = search(
-            lambda x, _rows: function(x), starts, scale, *climbed, differences=d <= _FEW, race=True
+            lambda x, _rows: function(x),
+            starts,
+            scale,
+            _FINAL,
+            domain,
+            3 + 2 * d,
+            differences=d <= _FEW,
+            race=True,
         )
         tops, heights = found.x, found.value
     else:
