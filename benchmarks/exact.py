@@ -20,13 +20,13 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from rmes import adam, information, maxima, suggest
+from rmes import adam, choice, information, maxima, suggest
 from rmes.criteria import acquire, matched
 from rmes.domain import Domain
 from rmes.fit import fit
 from rmes.measurements import merge
 from rmes.multistart import climb, space_filling, spread
-from rmes.suggest import Settings, Situation
+from rmes.settings import Settings, Situation
 from speed import RESULTS, bumps, circumstances, table
 
 ROWS = RESULTS / "exact.jsonl"
@@ -64,7 +64,7 @@ class Case:
         learned = fit(settings.model, data, self.rng, settings.samples)
         nobody = np.empty((0, d))
         self.posterior = suggest.posterior_given(data, nobody, settings.model, learned)
-        self.noise = suggest.new_noise(data, self.posterior, None)
+        self.noise = choice.new_noise(data, self.posterior, None)
         candidates = space_filling(settings.candidates, d, self.rng)
         self.drawn = maxima.from_paths(
             self.posterior, settings.maxima, candidates, self.domain, self.rng
@@ -82,8 +82,9 @@ class Case:
 
     def by_exact(self):
         """The point (1, d) that the exact climb finds."""
-        x, value = suggest.guided(self.exact, self.guide, self.starts, self.scale, self.domain)
-        return x[[np.argmax(value)]]
+        ends = choice.lead(self.guide, self.starts, self.scale, self.domain)
+        found = choice.finish(self.exact, ends, self.scale, self.domain)
+        return found.x[[np.argmax(found.value)]]
 
     def by_adam(self):
         """The point (1, d) that `rmes-adam` finds."""
@@ -142,7 +143,7 @@ def cost_rows(repeats=25):
         learned = fit(Settings().model, data, rng, 0)
         posterior = suggest.posterior_given(data, np.empty((0, d)), Settings().model, learned)
         anywhere = rng.random((points, d))
-        noise_at = suggest.new_noise(data, posterior, None)
+        noise_at = choice.new_noise(data, posterior, None)
         for size, where in itertools.product((5, 10), ("anywhere", "within 0.5", "within 0.05")):
             tops = maxima.from_paths(posterior, size, anywhere, Domain(d), rng)
             drawn, x = tops.value[0], anywhere
@@ -174,7 +175,7 @@ def search_rows(seeds):
             data, rng = measured(n, d, noise, seed)
             alone = Settings(settle=False)  # what RMES finds, also where it would repeat a point
             found = suggest.suggest(data, np.empty((0, d)), alone, rng, Situation.plain(d))
-            level = suggest.new_noise(data, found.posterior, None)
+            level = choice.new_noise(data, found.posterior, None)
             function = acquire("rmes", found.posterior, level, found.maxima, n)
             scale = np.exp(np.log(found.posterior.length_scales).mean(axis=0)).clip(max=1.0)
             best = best_of(function, 50, scale, rng)

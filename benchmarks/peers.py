@@ -65,7 +65,7 @@ class RMES(Tool):
 
     def __init__(self, d, seed, exact=False):
         import rmes
-        from rmes.suggest import Settings
+        from rmes.settings import Settings
 
         self.optimizer = rmes.Optimizer(
             {f"x{i}": (0.0, 1.0) for i in range(d)},

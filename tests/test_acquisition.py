@@ -9,6 +9,7 @@ from gradients import STEP, assert_gradient
 from rmes import acquisition, criteria, information, maxima
 from rmes.acquisition import expected_improvement, log_expected_improvement, upper_confidence_bound
 from rmes.domain import Domain
+from rmes.gp import Screened
 from rmes.information import rmes, rmes_matched
 
 # ------------------------------------------------------------------ formulas on moments
@@ -227,8 +228,8 @@ def test_without_failures_nothing_is_avoided(posterior, drawn):
 def test_screening_agrees_with_the_stand_in(posterior, drawn, rng):
     points = rng.random((20, 3))
     mean, variance = posterior.predict(points)
-    near = posterior.correlation_with_data(points)
-    looked = criteria.screened(points, near, mean, variance, level(posterior), drawn)
+    seen = Screened(posterior.correlation_with_data(points), mean, variance)
+    looked = criteria.screened(points, seen, level(posterior), drawn)
     climbed = composed("matched", posterior, drawn)(points)[0]
     useful = climbed > -25.0  # below, the stand-in is a difference of rounding errors
     assert useful.sum() > 10

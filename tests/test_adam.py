@@ -6,7 +6,7 @@ from rmes import adam, gp, information, suggest
 from rmes.criteria import acquire
 from rmes.domain import Choice, Domain
 from rmes.measurements import merge
-from rmes.suggest import Settings, Situation
+from rmes.settings import Settings, Situation
 
 
 def example(rng, n=20, d=2, noise=0.1):

@@ -124,7 +124,7 @@ def test_a_look_ranks_points_as_the_function_does(known):
     model, noise, places = known
     function = knowledge(model, noise, places)
     x = np.random.default_rng(5).random((300, 3))
-    value, looked = function(x)[0], function.screen(x, *model.screen(x))
+    value, looked = function(x)[0], function.screen(x, model.screen(x))
     best = np.argsort(-value)[:20]
     assert np.max(np.abs(looked[best] - value[best])) < 0.5
     assert value[np.argmax(looked)] > value.max() - 0.3

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import rmes
 from rmes import gp
 from rmes.measurements import merge
-from rmes.suggest import Settings
+from rmes.settings import Settings
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 LINE = {"x": (0.0, 1.0)}
@@ -986,7 +986,8 @@ def test_inferred_noise_is_said_in_the_units_of_the_values():
 
 
 def test_where_to_ask_next_tells_more_than_elsewhere():
-    opt = rmes.Optimizer(SQUARE, seed=6, settings=Settings(maxima=16))
+    # Alone: for the answer's sake a point is chosen that need not tell most about the best value.
+    opt = rmes.Optimizer(SQUARE, seed=6, settings=Settings(maxima=16, settle=False))
     steps(opt, noisy(bowl, 0.1), 15)
     before = opt.information([{"a": 0.9, "b": 0.1}])
     trial = opt.ask()

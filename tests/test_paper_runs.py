@@ -12,7 +12,8 @@ from rmes.paper import experiments, runs
 from rmes.paper.experiments import EXTRAS, METHODS, MODEL, Experiment, run
 from rmes.paper.likelihood import BOX, likeliest
 from rmes.paper.problems import problem
-from rmes.suggest import Settings, suggest
+from rmes.settings import Settings
+from rmes.suggest import suggest
 
 
 def fake(experiment):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rmes
-from rmes.suggest import Settings
+from rmes.settings import Settings
 
 matplotlib.use("Agg")
 

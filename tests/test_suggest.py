@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from rmes import criteria
+from rmes.choice import new_noise
 from rmes.domain import Choice, Domain
 from rmes.fit import fit
 from rmes.measurements import merge
 from rmes.multistart import climb
-from rmes.suggest import Settings, Situation, choose, new_noise, posterior_given, suggest
+from rmes.settings import Settings, Situation
+from rmes.suggest import choose, posterior_given, suggest
 
 QUICK = Settings(samples=2, maxima=3, candidates=64, climbs=2)
 

@@ -15,10 +15,10 @@ from rmes.optimizer import Optimizer as Optimizer
 from rmes.optimizer import SpaceExhausted as SpaceExhausted
 from rmes.report import Outlook as Outlook
 from rmes.report import Recommendation as Recommendation
+from rmes.settings import Settings as Settings
 from rmes.space import Categorical as Categorical
 from rmes.space import Float as Float
 from rmes.space import Integer as Integer
-from rmes.suggest import Settings as Settings
 from rmes.trials import Trial as Trial
 
 __version__ = "0.1.0"

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rmes import acquisition, information
 from rmes.acquisition import Formula
-from rmes.gp import Posterior
+from rmes.gp import Posterior, Screened
 from rmes.kernels import Kernel
 from rmes.knowledge import Knowledge, knowledge
 from rmes.maxima import Maxima
@@ -98,15 +98,9 @@ def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGrad
     return function
 
 
-def screened(
-    x: Array,
-    _correlation: NDArray[np.float32],
-    mean: Array,
-    variance: Array,
-    noise: NoiseAt,
-    drawn: Maxima,
-) -> Array:
-    """`matched` (m,) at points x whose `Posterior.screen` is known, without gradients."""
+def screened(x: Array, seen: Screened, noise: NoiseAt, drawn: Maxima) -> Array:
+    """`matched` (m,) at points x (m, d) of which `seen` is known, without gradients."""
+    mean, variance = seen.mean, seen.variance
     maxima = np.repeat(drawn.value.T, mean.shape[1], axis=1)
     gain = information.rmes_matched(mean.ravel(), variance.ravel(), noise(x).ravel(), maxima)
     value = gain.value.reshape(mean.shape).mean(axis=0)

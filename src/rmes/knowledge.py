@@ -15,6 +15,7 @@ given, and x itself.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 
 from rmes.acquisition import expected_improvement
-from rmes.gp import Posterior
+from rmes.gp import Posterior, Screened
 from rmes.kernels import squared_distances
 from rmes.normal import cdf
 
@@ -31,6 +32,12 @@ Array = NDArray[np.float64]
 _ROOT_TWO_PI = float(np.sqrt(2.0 * np.pi))
 _Z, _W = hermegauss(10)
 _W /= _ROOT_TWO_PI
+
+
+@cache
+def _first(count: int) -> NDArray[np.bool_]:
+    """(l, j): whether line j comes before line l."""
+    return np.tri(count, k=-1, dtype=bool)
 
 
 class Rise(NamedTuple):
@@ -51,18 +58,22 @@ def expected_rise(level: Array, slope: Array) -> Rise:
     steeper = slope[:, :, None] - slope[:, None, :]  # of line l than of line j: (m, l, j)
     higher = level[:, None, :] - level[:, :, None]  # line j than line l
     # Of parallel lines the highest counts, of identical ones the first.
-    same = np.abs(steeper) <= 1e-14 * np.max(np.abs(slope), axis=1)[:, None, None]
-    rank = np.arange(count)
-    hidden = same & ((higher > 0.0) | ((higher == 0.0) & (rank < rank[:, None])))
+    close = (1e-14 * np.abs(slope).max(axis=1))[:, None, None]
+    up, down = steeper > close, steeper < -close
+    same = ~(up | down)
+    hides = same & ((higher > 0.0) | ((higher == 0.0) & _first(count)))
     meet = higher / np.where(same, 1.0, steeper)
-    after = np.where(~same & (steeper > 0.0), meet, -np.inf)  # line l is the higher beyond
-    lower, upper = after.max(axis=2), np.where(~same & (steeper < 0.0), meet, np.inf).min(axis=2)
-    on = (lower < upper) & ~hidden.any(axis=2)
-    before = np.take_along_axis(steeper, after.argmax(axis=2)[:, :, None], axis=2)[:, :, 0]
+    after = np.where(up, meet, np.where(hides, np.inf, -np.inf))  # line l is the higher beyond
+    last = after.argmax(axis=2)[:, :, None]
+    lower = np.take_along_axis(after, last, axis=2)[:, :, 0]
+    upper = np.where(down, meet, np.inf).min(axis=2)
+    on = lower < upper
     counts = on & (lower > -np.inf)
-    place = np.where(counts, lower, 0.0)
-    unit = expected_improvement(-np.abs(place), np.ones_like(place), 0.0).value
-    value = np.sum(np.where(counts, before * unit, 0.0), axis=1)
+    before = np.take_along_axis(steeper, last, axis=2)[:, :, 0][counts]
+    place = lower[counts]
+    gain = np.zeros_like(level)
+    gain[counts] = before * expected_improvement(-np.abs(place), np.ones_like(place), 0.0).value
+    value = np.add.reduce(gain, axis=1)
     lower, upper = np.where(on, lower, 0.0), np.where(on, upper, 0.0)
     # The probability to be the highest line, from the tail that does not cancel; less 1 for the
     # line that is the highest now.
@@ -85,43 +96,46 @@ class Knowledge:
     posterior : Posterior
     noise : callable
         (m, d) points -> noise variances (S, m) of a new measurement there.
-    places : (L, d) array
-        Where the answer may lie.
+    points : (n + L, d) array
+        The data, and the places where the answer may lie.
+    scaled : (S, n + L, d) array
+        In units of the length-scales.
     level : (L,) array
-        The means there.
-    weight : (S, L, n) array
-        K⁻¹ k(X, a).
+        The means at the places.
+    table : (S, n + L + 1, n) array
+        Rows of L⁻¹ (of the Cholesky factor), of K⁻¹ k(X, a), and α: one product of k(x, X) with
+        all of them is what a call needs, and one with its result is what the gradient needs.
     """
 
     posterior: Posterior
     noise: Callable[[Array], Array]
-    places: Array
+    points: Array
+    scaled: Array
     level: Array
-    weight: Array
+    table: Array
 
-    def screen(
-        self, x: Array, correlation: NDArray[np.float32], mean: Array, variance: Array
-    ) -> Array:
-        """Its logarithm (m,) at points x (m, d) whose `Posterior.screen` is known, roughly.
+    def screen(self, x: Array, seen: Screened) -> Array:
+        """Its logarithm (m,) at points x (m, d) of which `seen` is known, roughly.
 
         The highest line is looked up at a few values of Z instead of everywhere.
         """
-        gp = self.posterior
+        gp, n = self.posterior, len(self.posterior.x)
         slope = np.zeros((len(x), len(self.level) + 1))
         for s, scale in enumerate(gp.length_scales):
-            near = squared_distances(x / scale, self.places / scale)
+            near = squared_distances(x / scale, self.scaled[s, n:])
             signal, constant = gp.signal_variance[s], gp.model.mean_variance
+            weight = self.table[s, n:-1]
             line = np.empty_like(slope)
             line[:, :-1] = signal * gp.model.kernel.value(near)
-            line[:, :-1] -= (signal * correlation[s]) @ self.weight[s].T
-            line[:, :-1] += constant * (1.0 - self.weight[s].sum(axis=1))
-            line[:, -1] = variance[s]
-            line /= np.sqrt(variance[s] + self.noise(x)[s])[:, None]
+            line[:, :-1] -= (signal * seen.correlation[s]) @ weight.T
+            line[:, :-1] += constant * (1.0 - weight.sum(axis=1))
+            line[:, -1] = seen.variance[s]
+            line /= np.sqrt(seen.variance[s] + self.noise(x)[s])[:, None]
             slope += line
         slope /= gp.settings
         level = np.empty_like(slope)
         level[:, :-1] = self.level
-        level[:, -1] = mean.mean(axis=0)
+        level[:, -1] = seen.mean.mean(axis=0)
         level -= level.max(axis=1, keepdims=True)
         rise = sum(w * np.max(level + z * slope, axis=1) for z, w in zip(_Z, _W, strict=True))
         return np.asarray(np.log(np.maximum(rise, 1e-300)))
@@ -130,40 +144,56 @@ class Knowledge:
         """Its logarithm (m,) at x (m, d), and the gradient (m, d)."""
         gp, n = self.posterior, len(self.posterior.x)
         signal = gp.signal_variance[:, None, None]
-        points = np.concatenate([gp.x, self.places])
         scale = gp.length_scales[:, None, :]
-        kernel, fall = gp.model.kernel.value_and_slope(squared_distances(x / scale, points / scale))
-        k = signal * kernel + gp.model.mean_variance
-        with_data = k[:, :, :n]
-        half = np.matmul(with_data, np.swapaxes(gp.inverse_factor, 1, 2))
+        kernel, fall = gp.model.kernel.value_and_slope(squared_distances(x / scale, self.scaled))
+        k = signal * kernel
+        k += gp.model.mean_variance
+        products = np.matmul(k[:, :, :n], np.swapaxes(self.table, 1, 2))
+        half, mean = products[:, :, :n], products[:, :, -1]
         prior = gp.prior_variance[:, None]
         variance = np.maximum(prior - np.einsum("smn,smn->sm", half, half), 1e-14 * prior)
-        mean = np.matmul(with_data, gp.alpha[:, :, None])[..., 0]
-        covariance = k[:, :, n:] - np.matmul(with_data, np.swapaxes(self.weight, 1, 2))
         deviation = np.sqrt(variance + self.noise(x))
-        slopes = np.concatenate([covariance, variance[:, :, None]], axis=2) / deviation[:, :, None]
-        levels = np.broadcast_to(self.level, (len(x), len(self.level)))
-        levels = np.concatenate([levels, mean.mean(axis=0)[:, None]], axis=1)
-        rise = expected_rise(levels, slopes.mean(axis=0))
+        slopes = np.empty((*mean.shape, len(self.level) + 1))
+        np.subtract(k[:, :, n:], products[:, :, n:-1], out=slopes[:, :, :-1])
+        slopes[:, :, -1] = variance
+        slopes /= deviation[:, :, None]
+        levels = np.empty(slopes.shape[1:])
+        levels[:, :-1] = self.level
+        np.add.reduce(mean, out=levels[:, -1])
+        levels[:, -1] /= gp.settings
+        rise = expected_rise(levels, np.add.reduce(slopes) / gp.settings)
         # What k(X, x) and k(a, x) weigh in the derivative: by way of the covariances, of the mean
         # at x and of the variance at x.
         push = rise.by_slope / deviation[:, :, None]  # (S, m, L + 1)
         by_variance = push[:, :, -1] - 0.5 * np.einsum("sml,sml->sm", push, slopes) / deviation
+        half *= -2.0 * by_variance[:, :, None]
+        np.negative(push[:, :, :-1], out=products[:, :, n:-1])
+        products[:, :, -1] = rise.by_level[:, -1]
         pull = np.empty_like(k)
+        np.matmul(products, self.table, out=pull[:, :, :n])
         pull[:, :, n:] = push[:, :, :-1]
-        pull[:, :, :n] = rise.by_level[:, -1:] * gp.alpha[:, None, :]
-        pull[:, :, :n] -= np.matmul(push[:, :, :-1], self.weight)
-        pull[:, :, :n] -= 2.0 * by_variance[:, :, None] * np.matmul(half, gp.inverse_factor)
-        pull *= (2.0 / gp.settings) * signal * fall
-        gradient = np.einsum("smn->sm", pull)[:, :, None] * x - np.matmul(pull, points)
-        gradient = np.sum(gradient / np.square(scale), axis=0)
+        fall *= (2.0 / gp.settings) * signal
+        pull *= fall
+        gradient = np.einsum("smn->sm", pull)[:, :, None] * x - np.matmul(pull, self.points)
+        gradient /= np.square(scale)
+        gradient = np.add.reduce(gradient)
         value = np.maximum(rise.value, 1e-300)
         return np.log(value), gradient / value[:, None]
 
 
 def knowledge(posterior: Posterior, noise: Callable[[Array], Array], places: Array) -> Knowledge:
     """The knowledge gradient for answers at the places (L, d), or at x itself."""
-    covariance = posterior.covariance_with_data(places)  # (S, L, n)
-    level = np.matmul(covariance, posterior.alpha[:, :, None])[..., 0].mean(axis=0)
-    half = np.matmul(covariance, np.swapaxes(posterior.inverse_factor, 1, 2))
-    return Knowledge(posterior, noise, places, level, np.matmul(half, posterior.inverse_factor))
+    gp = posterior
+    covariance = gp.covariance_with_data(places)  # (S, L, n)
+    level = np.matmul(covariance, gp.alpha[:, :, None])[..., 0].mean(axis=0)
+    half = np.matmul(covariance, np.swapaxes(gp.inverse_factor, 1, 2))
+    weight = np.matmul(half, gp.inverse_factor)
+    points = np.concatenate([gp.x, places])
+    return Knowledge(
+        gp,
+        noise,
+        points,
+        points / gp.length_scales[:, None, :],
+        level,
+        np.concatenate([gp.inverse_factor, weight, gp.alpha[:, None, :]], axis=1),
+    )

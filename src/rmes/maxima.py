@@ -62,7 +62,7 @@ def from_paths(
     """
     drawn = draw(posterior, count, features, rng)
     if correlation is None:
-        correlation = posterior.screen(candidates)[0]
+        correlation = posterior.screen(candidates).correlation
     screened = drawn.screen(candidates, correlation).reshape(posterior.settings * count, -1)
     deviation = float(np.sqrt(np.max(posterior.signal_variance)))
     if success is not None:

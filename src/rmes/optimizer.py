@@ -12,23 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmes.answer import Belief, believe, best_anywhere, best_measured, prospects
+from rmes.choice import chance, new_noise
 from rmes.fit import Fit, fit, widened
 from rmes.gp import Posterior
 from rmes.measurements import Data, merge
 from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
+from rmes.settings import Settings, Situation
 from rmes.space import Space
-from rmes.suggest import (
-    Settings,
-    Situation,
-    Suggestion,
-    chance,
-    choose,
-    new_noise,
-    posterior_given,
-    small_work,
-    worth,
-)
+from rmes.suggest import Suggestion, choose, posterior_given, small_work, worth
 from rmes.trials import NoiseAt, Record, Trial, call_noise_sd, read_noise_sd, read_values
 from rmes.units import Units
 

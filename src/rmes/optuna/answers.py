@@ -13,7 +13,7 @@ from rmes.optuna.evidence import direction_of, gather, histories, retried
 from rmes.optuna.sampler import RMESSampler
 from rmes.optuna.spaces import outward, shared, to_space
 from rmes.report import Outlook, Recommendation
-from rmes.suggest import Settings
+from rmes.settings import Settings
 from rmes.trials import NoiseAt
 
 

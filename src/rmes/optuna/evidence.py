@@ -21,8 +21,8 @@ from rmes.fit import Fit
 from rmes.optimizer import Optimizer
 from rmes.optuna.board import Board
 from rmes.optuna.spaces import inward
+from rmes.settings import Settings
 from rmes.space import Space
-from rmes.suggest import Settings
 from rmes.trials import NoiseAt, read_noise_sd
 
 Array = NDArray[np.float64]

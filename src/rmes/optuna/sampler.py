@@ -19,8 +19,8 @@ from rmes.optimizer import Optimizer, SpaceExhausted
 from rmes.optuna import board
 from rmes.optuna.evidence import Evidence, direction_of, gather, retried
 from rmes.optuna.spaces import outward, to_space
+from rmes.settings import Settings
 from rmes.space import Space
-from rmes.suggest import Settings
 from rmes.trials import NoiseAt, read_noise_sd
 
 _LOOKS = 3  # suggestions made anew because other workers published theirs meanwhile

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmes import information
+from rmes.choice import new_noise
 from rmes.measurements import Data
 from rmes.multistart import space_filling
-from rmes.suggest import Settings, Situation, Suggestion, choose, new_noise
+from rmes.settings import Settings, Situation
+from rmes.suggest import Suggestion, choose
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,8 @@ from rmes.kernels import SQUARED_EXPONENTIAL
 from rmes.paper.choices import compare
 from rmes.paper.likelihood import MODEL, likeliest
 from rmes.paper.problems import PAPER, Problem, problem
-from rmes.suggest import Settings, Situation, choose, posterior_given, small_work
+from rmes.settings import Settings, Situation
+from rmes.suggest import choose, posterior_given, small_work
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,371 @@
+"""The best feasible point under an acquisition: what is looked at, and how it is climbed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmes import adam, maxima
+from rmes.criteria import (
+    LOGARITHMS,
+    NEED_NO_MAXIMA,
+    NoiseAt,
+    acquire,
+    answers,
+    avoiding,
+    log_success,
+    matched,
+    screened,
+)
+from rmes.domain import Domain
+from rmes.gp import Posterior, Screened
+from rmes.maxima import Maxima
+from rmes.measurements import Data
+from rmes.multistart import Climb, ValueAndGradient, search, space_filling, spread
+from rmes.settings import Settings, Situation
+
+Array = NDArray[np.float64]
+
+
+class Pick(NamedTuple):
+    """A point, and why it was chosen.
+
+    Attributes
+    ----------
+    x : (d,) array
+    value : float
+        The acquisition there (the logarithm for those in `LOGARITHMS`).
+    acquisition : str
+        The one that chose it.
+    repeats : int or None
+        The row of the data that x repeats, if it does.
+    """
+
+    x: Array
+    value: float
+    acquisition: str
+    repeats: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All there is to see before a point is chosen. Made by `look`.
+
+    Attributes
+    ----------
+    data : Data
+    posterior : Posterior
+    pending : (q, d) array
+    situation : Situation
+    settings : Settings
+    noise : callable
+        (m, d) points -> noise variances (S, m) of a new measurement there.
+    scale : (d,) array
+        The distance over which values change.
+    success : ValueAndGradient or None
+        Log probability that a measurement succeeds; None where none has failed.
+    candidates : (m, d) array
+        Points to climb from.
+    drawn : Maxima or None
+        Their places are the last candidates.
+    screened : Screened or None
+        What is roughly known of the candidates, where maxima were drawn.
+    """
+
+    data: Data
+    posterior: Posterior
+    pending: Array
+    situation: Situation
+    settings: Settings
+    noise: NoiseAt
+    scale: Array
+    success: ValueAndGradient | None
+    candidates: Array
+    drawn: Maxima | None = None
+    screened: Screened | None = None
+
+    @property
+    def maxima(self) -> Maxima:
+        """The drawn ones, for what cannot do without."""
+        if self.drawn is None:
+            raise ValueError(f"{self.settings.acquisition} draws no maxima")
+        return self.drawn
+
+    def acquisition(self, name: str) -> ValueAndGradient:
+        """The named one, discounted where measurements may fail."""
+        function = acquire(name, self.posterior, self.noise, self.drawn, self.data.size)
+        return avoiding(function, name, self.success)
+
+    def values(
+        self, function: ValueAndGradient, glance: Callable[[Array, Screened], Array]
+    ) -> Array:
+        """A function (m,) at the candidates, where it can be by a glance that costs less."""
+        if self.screened is None or self.success is not None:
+            return function(self.candidates)[0]
+        return glance(self.candidates, self.screened)
+
+    def starts(self, values: Array, count: int) -> Array:
+        """Candidates (count, d) to climb from, for values (m,) of them all."""
+        return self.candidates[spread(values, self.candidates / self.scale, count)]
+
+    def first_allowed(self, points: Array) -> int:
+        """The first of the points (m, d) that may be measured; 0 if none may."""
+        forbidden = self.pending
+        if self.situation.exact:
+            forbidden = np.concatenate([forbidden, self.data.x])
+        return int(np.argmax(~_coincide(points, forbidden)))
+
+
+def look(
+    data: Data,
+    posterior: Posterior,
+    pending: Array,
+    situation: Situation,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> View:
+    """Look at many points roughly, and draw maxima where the acquisition needs them."""
+    domain = situation.domain
+    points = candidates(posterior, settings, domain, rng)
+    noise, scale = new_noise(data, posterior, situation.noise_at), _common_scale(posterior)
+    success = chance(data, posterior, situation)
+    given = data, posterior, pending, situation, settings, noise, scale, success
+    if settings.acquisition in NEED_NO_MAXIMA:
+        return View(*given, points)
+    seen = posterior.screen(points)
+    if success is None:
+        hopeful = _hopeful(seen.mean, seen.variance)
+        points, seen = points[hopeful], seen.at(hopeful)
+    drawn = maxima.from_paths(
+        posterior, settings.maxima, points, domain, rng, seen.correlation, success
+    )
+    places = drawn.place.reshape(-1, domain.dimensions)
+    points, seen = np.concatenate([points, places]), seen.then(posterior.screen(places))
+    return View(*given, points, drawn, seen)
+
+
+def pick(view: View, rng: np.random.Generator) -> Pick:
+    """The best feasible point under the acquisition; see `Settings.settle` for the exception."""
+    name = view.settings.acquisition
+    if name == "rmes":
+        return _by_information(view)
+    if name == "rmes-adam":
+        return _by_samples(view, rng)
+    if name == "knowledge-gradient":
+        return _by_knowledge(view)
+    function = view.acquisition(name)
+    values = function(view.candidates)[0]
+    tolerance = _TOLERANCE
+    if name not in LOGARITHMS:  # its units are those of y, or it may be tiny everywhere
+        tolerance *= 0.01 * float(np.ptp(values))
+    starts = view.starts(values, view.settings.climbs)
+    domain = view.situation.domain
+    found = search(lambda x, _rows: function(x), starts, view.scale, tolerance, domain)
+    x, value = _highest(view, function, values, found.x, found.value)
+    return _new_or_repeat(view, name, function, x, value)
+
+
+def _by_information(view: View) -> Pick:
+    """RMES. Far from the top a cheap stand-in shows the way; the function has the last word."""
+    guide, values = _stand_in(view)
+    domain = view.situation.domain
+    ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
+    if view.settings.settle:
+        order = np.argsort(-ends.value)
+        x = ends.x[order[view.first_allowed(ends.x[order])]]
+        if _worth_repeating(view, "rmes", guide, x) is not None:
+            settled = _by_knowledge(view)
+            # A better answer may lie where measurements fail; a point that may well fail is none.
+            if view.success is None or view.success(settled.x[None])[0][0] > _SAFE:
+                return settled
+    function = view.acquisition("rmes")
+    found = finish(function, ends, view.scale, domain)
+    x, value = _highest(view, function, values, found.x, found.value)
+    return _new_or_repeat(view, "rmes", guide, x, value)
+
+
+def _by_samples(view: View, rng: np.random.Generator) -> Pick:
+    """RMES, estimated from samples and climbed by Adam, as in the paper."""
+    guide, values = _stand_in(view)
+    drawn = view.maxima
+
+    def estimate(samples: int) -> ValueAndGradient:
+        function = adam.sampled(view.posterior, view.noise, drawn, samples, rng)
+        return avoiding(function, "rmes-adam", view.success)
+
+    noisy, function = estimate(adam.SAMPLES), estimate(adam.FINAL_SAMPLES)
+    starts = view.starts(values, view.settings.climbs)
+    tops, heights = adam.search(noisy, function, starts, view.situation.domain)
+    x, value = _highest(view, function, values, tops, heights)
+    return _new_or_repeat(view, "rmes-adam", guide, x, value)
+
+
+def _by_knowledge(view: View) -> Pick:
+    """The point that is expected to improve the answer most."""
+    gain = answers(view.posterior, view.noise, view.maxima)
+    function = avoiding(gain, "knowledge-gradient", view.success)
+    values = view.values(function, gain.screen)
+    domain = view.situation.domain
+    d = domain.dimensions
+    found = search(
+        lambda x, _rows: function(x),
+        view.starts(values, _SETTLING_CLIMBS),
+        view.scale,
+        _FINAL,
+        domain,
+        3 + 2 * d,
+        differences=d <= _FEW,
+        race=True,
+    )
+    x, value = _highest(view, function, values, found.x, found.value)
+    return _new_or_repeat(view, "knowledge-gradient", function, x, value)
+
+
+def _stand_in(view: View) -> tuple[ValueAndGradient, Array]:
+    """A cheap stand-in for RMES, and its values (m,) at the candidates."""
+    drawn = view.maxima
+    guide = avoiding(matched(view.posterior, view.noise, drawn), "rmes", view.success)
+    return guide, view.values(guide, partial(screened, noise=view.noise, drawn=drawn))
+
+
+def lead(guide: ValueAndGradient, starts: Array, scale: Array, domain: Domain) -> Climb:
+    """Where a cheap stand-in leads to from the starts (m, d)."""
+    d = domain.dimensions
+    # More rounds hardly raise the ends: they would follow one narrow ridge.
+    rounds = max(2, d - 1) if d <= _FEW else 1 + d
+    few = d <= _FEW
+    return search(
+        lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, rounds, differences=few
+    )
+
+
+def finish(function: ValueAndGradient, ends: Climb, scale: Array, domain: Domain) -> Climb:
+    """The tops of a function, from where its stand-in led to."""
+    best = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
+    return search(
+        lambda x, _rows: function(x),
+        ends.x[best],
+        scale,
+        _FINAL,
+        domain,
+        3 + 2 * domain.dimensions,
+        ends.curvature[best],
+        race=True,
+    )
+
+
+def _highest(
+    view: View, function: ValueAndGradient, values: Array, tops: Array, heights: Array
+) -> tuple[Array, float]:
+    """The highest of the tops (m, d) that may be measured, else the best candidate; its value."""
+    order = np.argsort(-heights)
+    points = np.concatenate([tops[order], view.candidates[np.argsort(-values)]])
+    first = view.first_allowed(points)
+    x = points[first]
+    return x, float(heights[order][first] if first < len(order) else function(x[None])[0][0])
+
+
+def _new_or_repeat(
+    view: View, name: str, function: ValueAndGradient, x: Array, value: float
+) -> Pick:
+    """The point x, or the measured one that is worth as much: measure that again."""
+    row = _worth_repeating(view, name, function, x)
+    return Pick(x if row is None else view.data.x[row], value, name, row)
+
+
+def _worth_repeating(view: View, name: str, function: ValueAndGradient, x: Array) -> int | None:
+    """The row of a measured point that is worth as much as x, if there is one.
+
+    Worth as much is within 1 % of the acquisition. Repeats keep the data small and are easier to
+    read than points that differ in the fourth digit.
+    """
+    if not view.settings.repeats or view.situation.exact:
+        return None
+    measured = view.data.x
+    distance = np.sum(((measured - x) / view.scale) ** 2, axis=1)
+    near = np.flatnonzero(distance < 0.05)
+    near = near[np.argsort(distance[near])[:3]]
+    near = near[~_coincide(measured[near], view.pending)]
+    if not len(near):
+        return None
+    here, *worth = function(np.concatenate([x[None], measured[near]]))[0]
+    best = int(np.argmax(worth))
+    # the bound is in units of y, whose standard deviation is 1; others are relative
+    absolute = name in LOGARITHMS or name == "ucb"
+    margin = 0.01 if absolute else 0.01 * abs(here)
+    return int(near[best]) if worth[best] >= here - margin else None
+
+
+# Of the log acquisition: what a further step promises, relative to the information.
+_TOLERANCE = 1e-4
+_GUIDED = 1e-1  # the same for the stand-in, which is no closer to the truth than that
+_FINAL = 3e-4  # and from where it led to: its curvature is nearly that of the function
+_FINAL_CLIMBS = 2
+_SETTLING_CLIMBS = 4  # half as many as are worth it elsewhere: 0.1 % of the gain are lost
+_SAFE = float(np.log(0.9))
+_FEW = 4  # coordinates up to which differences of gradients are worth their price
+
+
+def candidates(
+    posterior: Posterior, settings: Settings, domain: Domain, rng: np.random.Generator
+) -> Array:
+    """Space-filling points, and a cloud around the data with the best means."""
+    d = domain.dimensions
+    count = min(settings.candidates, 64 + 64 * d)
+    if domain.size <= count:
+        return domain.enumerate()
+    filling = space_filling(count, d, rng)
+    mean = np.mean(posterior.mean_at_data(), axis=0)
+    best = posterior.x[np.argsort(-mean)[:4]]
+    scale = _common_scale(posterior)
+    cloud = np.repeat(best, count // 16, axis=0)
+    cloud = np.clip(cloud + 0.25 * scale * rng.standard_normal(cloud.shape), 0.0, 1.0)
+    return domain.snap(np.concatenate([filling, cloud, best]))
+
+
+def new_noise(
+    data: Data, posterior: Posterior, noise_at: Callable[[Array], Array] | None
+) -> Callable[[Array], Array]:
+    """The noise variance of a new measurement: (m, d) points -> (S, m)."""
+    if noise_at is not None:
+        return lambda x: np.broadcast_to(noise_at(x), (posterior.settings, len(x)))
+    if data.infers_noise:
+        level = posterior.noise_variance
+    else:
+        level = np.full(posterior.settings, data.level)
+    return lambda x: np.broadcast_to(level[:, None], (len(level), len(x)))
+
+
+def chance(data: Data, posterior: Posterior, situation: Situation) -> ValueAndGradient | None:
+    """Log probability that a measurement succeeds; None where none has failed."""
+    if not len(situation.failed):
+        return None
+    scale = _common_scale(posterior)
+    return log_success(posterior.model.kernel, scale, data.x, situation.failed)
+
+
+def _common_scale(posterior: Posterior) -> Array:
+    """Length-scales (d,) for the search: the settings' geometric mean, at most the cube's side."""
+    mean = np.exp(np.mean(np.log(posterior.length_scales), axis=0))
+    return np.asarray(np.minimum(mean, 1.0))
+
+
+def _hopeful(mean: Array, variance: Array) -> NDArray[np.intp]:
+    """Points where the maximum may lie, for moments (S, m): the others it reaches in one of 10⁴.
+
+    Nor is there anything to learn about the maximum at the others.
+    """
+    reach = 4.0 * np.sqrt(variance)
+    least = np.max(mean - reach, axis=1, keepdims=True)
+    return np.flatnonzero(np.any(mean + reach >= least, axis=0))
+
+
+def _coincide(points: Array, others: Array) -> NDArray[np.bool_]:
+    """Which points (m, d) are, to rounding, among the others."""
+    if not len(others):
+        return np.zeros(len(points), dtype=bool)
+    gap = np.max(np.abs(points[:, None, :] - others), axis=2)
+    return np.asarray(np.min(gap, axis=1) < 1e-9)
