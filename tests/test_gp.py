@@ -69,6 +69,18 @@ def test_prior_gradient(problem, rng):
     assert_gradient(lambda t: gp.log_prior(model, data, t), rng.normal(size=(4, 5)))
 
 
+def test_many_length_scales_share_the_freedom_of_four(rng):
+    for d, median, spread in ((1, 0.4, 1.0), (4, 0.8, 1.0), (9, 0.8, 2 / 3), (16, 0.8, 0.5)):
+        data = merge(rng.random((3, d)), rng.random(3))
+        theta = np.log(np.full(d + 2, median))
+        theta[d:] = np.log([1.0, 0.03])
+        step = np.zeros(d + 2)
+        step[0] = spread
+        value, gradient = gp.log_prior(gp.Model(), data, np.stack([theta, theta + step]))
+        np.testing.assert_allclose(gradient[0], 0.0, atol=1e-12)
+        assert value[0] - value[1] == pytest.approx(0.5)
+
+
 def test_moments_have_the_gradients_of_the_prediction(posterior, rng):
     points = rng.random((6, 3))
     moments = posterior.moments(points)

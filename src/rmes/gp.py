@@ -49,7 +49,8 @@ class Model:
     mean_variance : float
         Prior variance b² of the constant mean; 0 is a zero mean.
     length_scale, signal_variance, noise_variance : LogNormal
-        Priors. The median of the length-scales grows with √d, as distances do.
+        Priors. The median of the length-scales grows with √d, as distances do, up to d = 4. Beyond,
+        it stays and their spread shrinks as √(4/d): few data cannot tell many of them apart.
     groups : tuple of int
         The length-scale that each column of x uses, numbered from 0; () gives each its own. The
         columns of a category share one.
@@ -89,14 +90,21 @@ def _length_scales(model: Model, data: Data) -> int:
     return max(model.groups) + 1 if model.groups else data.x.shape[1]
 
 
+# Length-scales that few data can tell apart. After 40 measurements of 10 parameters a prior that kept
+# its spread left 1.3 times the regret (13 functions of the BBOB suite, three noises, 156 pairs of
+# runs, ± 0.13); in 5 and 6 coordinates the difference was within chance.
+_FREE = 4
+
+
 def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
     d = _length_scales(model, data)
     priors = [model.length_scale] * d + [model.signal_variance, model.noise_variance]
     priors = priors[: theta.shape[1]]
     center = np.log([prior.median for prior in priors])
-    center[:d] += 0.5 * np.log(d)
+    center[:d] += 0.5 * np.log(min(d, _FREE))
     precision = np.array([prior.spread for prior in priors]) ** -2.0
+    precision[:d] *= max(d / _FREE, 1.0)
     offset = theta - center
     return -0.5 * (offset**2) @ precision, -offset * precision
 
