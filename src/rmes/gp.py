@@ -90,9 +90,9 @@ def _length_scales(model: Model, data: Data) -> int:
     return max(model.groups) + 1 if model.groups else data.x.shape[1]
 
 
-# Length-scales that few data can tell apart. After 40 measurements of 10 parameters a prior that kept
-# its spread left 1.3 times the regret (13 functions of the BBOB suite, three noises, 156 pairs of
-# runs, ± 0.13); in 5 and 6 coordinates the difference was within chance.
+# Length-scales that few data can tell apart. After 40 measurements of 10 parameters a prior that
+# kept its spread left 1.3 times the regret (13 functions of the BBOB suite, three noises, 156 pairs
+# of runs; ± 0.13); in 5 and 6 coordinates the difference was within chance.
 _FREE = 4
 
 
