@@ -173,18 +173,30 @@ def _by_information(view: View) -> Pick:
     guide, values = _stand_in(view)
     domain = view.situation.domain
     ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
-    if view.settings.settle:
-        order = np.argsort(-ends.value)
-        x = ends.x[order[view.first_allowed(ends.x[order])]]
-        if _worth_repeating(view, "rmes", guide, x) is not None:
-            settled = _by_knowledge(view)
-            # A better answer may lie where measurements fail; a point that may well fail is none.
-            if view.success is None or view.success(settled.x[None])[0][0] > _SAFE:
-                return settled
+    order = np.argsort(-ends.value)
+    top = ends.x[order[view.first_allowed(ends.x[order])]]
+    if view.settings.settle and _worth_repeating(view, "rmes", guide, top) is not None:
+        settled = _settled(view)
+        if settled is not None:
+            return settled
     function = view.acquisition("rmes")
     found = finish(function, ends, view.scale, domain)
     x, value = _highest(view, function, values, found.x, found.value)
-    return _new_or_repeat(view, "rmes", guide, x, value)
+    chosen = _new_or_repeat(view, "rmes", guide, x, value)
+    if chosen.repeats is None or not view.settings.settle:
+        return chosen
+    return _settled(view) or chosen  # the stand-in had led close by, but not there
+
+
+def _settled(view: View) -> Pick | None:
+    """The point chosen for the answer's sake, where it is likely to give a value.
+
+    A better answer may lie where measurements fail; a point that may well fail is none.
+    """
+    chosen = _by_knowledge(view)
+    if view.success is None or view.success(chosen.x[None])[0][0] > _SAFE:
+        return chosen
+    return None
 
 
 def _by_samples(view: View, rng: np.random.Generator) -> Pick:
