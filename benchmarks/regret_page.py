@@ -380,7 +380,7 @@ def draw_ratios(rows: list[Row], budget: int, path: Path) -> None:
         axis.set_title(title, fontsize=11)
         axis.set_xlabel("our regret / best peer's\n← we win          we lose →")
     axes[0].set_yticks(range(len(cells)), [f"{name}, {noise_text(s)}" for name, s in cells])
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(len(cells) - 0.3, -0.7)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
