@@ -31,18 +31,7 @@ Array = NDArray[np.float64]
 
 
 class Pick(NamedTuple):
-    """A point, and why it was chosen.
-
-    Attributes
-    ----------
-    x : (d,) array
-    value : float
-        The acquisition there (the logarithm for those in `LOGARITHMS`).
-    acquisition : str
-        The one that chose it.
-    repeats : int or None
-        The row of the data that x repeats, if it does.
-    """
+    """A point and why it was chosen: the first fields of `rmes.suggest.Suggestion`."""
 
     x: Array
     value: float
