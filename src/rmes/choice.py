@@ -153,8 +153,8 @@ def pick(view: View, rng: np.random.Generator) -> Pick:
     starts = view.starts(values, view.settings.climbs)
     domain = view.situation.domain
     found = search(lambda x, _rows: function(x), starts, view.scale, tolerance, domain)
-    x, value = _highest(view, function, values, found.x, found.value)
-    return _new_or_repeat(view, name, function, x, value)
+    highest = _highest(view, function, values, found.x, found.value)
+    return _new_or_repeat(view, name, function, *highest)
 
 
 def _by_information(view: View) -> Pick:
@@ -162,16 +162,15 @@ def _by_information(view: View) -> Pick:
     guide, values = _stand_in(view)
     domain = view.situation.domain
     ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
-    order = np.argsort(-ends.value)
-    top = ends.x[order[view.first_allowed(ends.x[order])]]
+    top, _ = _highest(view, guide, values, ends.x, ends.value)
     if view.settings.settle and _worth_repeating(view, "rmes", guide, top) is not None:
         settled = _settled(view)
         if settled is not None:
             return settled
     function = view.acquisition("rmes")
     found = finish(function, ends, view.scale, domain)
-    x, value = _highest(view, function, values, found.x, found.value)
-    chosen = _new_or_repeat(view, "rmes", guide, x, value)
+    highest = _highest(view, function, values, found.x, found.value)
+    chosen = _new_or_repeat(view, "rmes", guide, *highest)
     if chosen.repeats is None or not view.settings.settle:
         return chosen
     return _settled(view) or chosen  # the stand-in had led close by, but not there
@@ -200,8 +199,8 @@ def _by_samples(view: View, rng: np.random.Generator) -> Pick:
     noisy, function = estimate(adam.SAMPLES), estimate(adam.FINAL_SAMPLES)
     starts = view.starts(values, view.settings.climbs)
     tops, heights = adam.search(noisy, function, starts, view.situation.domain)
-    x, value = _highest(view, function, values, tops, heights)
-    return _new_or_repeat(view, "rmes-adam", guide, x, value)
+    highest = _highest(view, function, values, tops, heights)
+    return _new_or_repeat(view, "rmes-adam", guide, *highest)
 
 
 def _by_knowledge(view: View) -> Pick:
@@ -221,8 +220,8 @@ def _by_knowledge(view: View) -> Pick:
         differences=d <= _FEW,
         race=True,
     )
-    x, value = _highest(view, function, values, found.x, found.value)
-    return _new_or_repeat(view, "knowledge-gradient", function, x, value)
+    highest = _highest(view, function, values, found.x, found.value)
+    return _new_or_repeat(view, "knowledge-gradient", function, *highest)
 
 
 def _stand_in(view: View) -> tuple[ValueAndGradient, Array]:
