@@ -39,7 +39,7 @@ import numpy as np
 from tqdm import tqdm
 
 from peers import TOOLS
-from problems import CLASSIC, NOISES, TABLE, all_names, initial_points, noises_of, problem
+from problems import CLASSIC, NOISES, OTHERS, TABLE, all_names, initial_points, noises_of, problem
 
 INITIAL = 10  # every tool's own random start is over by then
 BUDGETS = (40, 160)  # where results are compared; a run of 160 passes through 40
@@ -325,15 +325,16 @@ def noise_level(text: str) -> float | str:
 
 
 def main() -> None:
+    groups = {"classic": list(CLASSIC), "others": list(OTHERS), "all": all_names()}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", nargs="+", choices=[*TOOLS, "all"], default=DEFAULT_TOOLS)
     parser.add_argument(
         "--problems",
         nargs="+",
-        choices=[*all_names(), "classic", "all"],
+        choices=[*all_names(), *groups],
         default=["classic"],
         metavar="NAME",
-        help="classic, all, or names such as branin, bbob-f8-5, hpo-vehicle",
+        help="classic, others, all, or names such as branin, bbob-f8-5, hpo-vehicle",
     )
     parser.add_argument("--noises", nargs="+", type=noise_level, default=list(NOISES))
     parser.add_argument("--budget", type=int, default=40, help="measurements in a run")
@@ -353,11 +354,7 @@ def main() -> None:
     if options.budget <= INITIAL:
         parser.error(f"--budget is {options.budget}; expected more than the {INITIAL} first points")
     tools = list(TOOLS) if "all" in options.tools else options.tools
-    problems = [
-        name
-        for group in options.problems
-        for name in {"classic": list(CLASSIC), "all": all_names()}.get(group, [group])
-    ]
+    problems = [name for group in options.problems for name in groups.get(group, [group])]
     tasks = plan(tools, problems, options.noises, options.seeds, options.budget)
     left = missing(tasks, read_rows(options.rows))
     print(f"{len(tasks)} runs, {len(tasks) - len(left)} of them on file", file=sys.stderr)

@@ -11,7 +11,7 @@ import pytest
 import ranking
 import regret
 import regret_page
-from problems import CLASSIC, TABLE, initial_points, noises_of, problem
+from problems import CLASSIC, OTHERS, TABLE, initial_points, noises_of, problem
 
 MINIMISERS = {  # in the cube
     "branin": [(np.pi + 5) / 15, 2.275 / 15],
@@ -21,6 +21,20 @@ MINIMISERS = {  # in the cube
     "shekel-4": [0.4000747, 0.399951, 0.4000747, 0.399951],
     "ackley-5": [1 / 3] * 5,
     "hartmann-6": [0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573],
+    "goldstein-price-2": [0.5, 0.25],
+    "six-hump-camel-2": [0.514974, 0.321836],
+    "beale-2": [7.5 / 9, 5 / 9],
+    "mccormick-2": [(1.5 - 0.5471976) / 5.5, (3 - 1.5471976) / 7],
+    "eggholder-2": [1.0, (512 + 404.231805) / 1024],
+    "rastrigin-2": [1 / 3] * 2,
+    "griewank-3": [1 / 3] * 3,
+    "michalewicz-3": [2.202906 / np.pi, 1.570796 / np.pi, 1.284992 / np.pi],
+    "schwefel-3": [0.9209687463] * 3,
+    "dixon-price-4": [(10 + 2.0 ** (2.0**-k - 1)) / 20 for k in range(4)],
+    "styblinski-tang-5": [(5 - 2.903534) / 10] * 5,
+    "zakharov-6": [1 / 3] * 6,
+    "branin-4-idle": [(np.pi + 5) / 15, 2.275 / 15, 0.1, 0.4, 0.6, 0.9],
+    "hartmann-3-5-idle": [0.114614, 0.555649, 0.852547, 0.1, 0.3, 0.5, 0.7, 0.9],
 }
 
 
@@ -46,7 +60,7 @@ def row(tool, seed, answer, name="branin", noise=0.2, budget=40, **more):
     } | more
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", CLASSIC | OTHERS)
 def test_least_value_is_reached_at_the_known_place_and_not_undercut(name):
     given = problem(name)
     assert given.truth(np.array(MINIMISERS[name])) == pytest.approx(given.least, abs=1e-5)
