@@ -204,6 +204,18 @@ def test_tables_say_where_we_lose():
     assert ranked[2:5] == ["random", "rmes", "optuna-tpe"]  # after the head and its rule
 
 
+def test_functions_that_nothing_was_chosen_on_are_ranked_apart():
+    rows = [row(tool, seed, 1.0) for tool in ("rmes", "random") for seed in range(3)]
+    for seed in range(3):
+        rows.append(row("rmes", seed, 2.0, "beale-2"))
+        rows.append(row("random", seed, 1.0, "beale-2"))
+    usual, others = regret_page.tables(rows).split("## Functions that no default was chosen on")
+    assert "beale-2" not in usual
+    assert "branin" not in others.split("## Time")[0]
+    assert "| rmes   | 1.50" in usual
+    assert "| rmes   | 2.00" in others
+
+
 # Resuming.
 
 
