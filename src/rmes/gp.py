@@ -12,6 +12,7 @@ the zero mean of the paper. Every posterior carries S settings, one of them or s
 average over: settings first, points next, coordinates last.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,23 +112,15 @@ def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
 
 def log_evidence(model: Model, data: Data, theta: Array) -> Array:
     """Log marginal likelihood (m,) at log hyperparameters (m, p); -inf where K is singular."""
-    # Several small matrices at once cost little more than one; large ones go one by one.
-    together = max(1, _TOGETHER // data.size**2)
     values = np.empty(len(theta))
-    for first in range(0, len(theta), together):
-        some = theta[first : first + together]
-        covariance = _covariance(model, data, some)
-        for row, matrix in enumerate(covariance):
-            factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-            if info:
-                values[first + row] = -np.inf
-                continue
-            alpha, _ = dpotrs(factor, data.y, lower=1)
-            values[first + row] = _log_likelihood(data, some[row], factor, alpha)
+    for row, matrix in _covariances(model, data, theta):
+        factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+        if info:
+            values[row] = -np.inf
+            continue
+        alpha, _ = dpotrs(factor, data.y, lower=1)
+        values[row] = _log_likelihood(data, theta[row], factor, alpha)
     return values
-
-
-_TOGETHER = 40_000  # numbers: 320 kB
 
 
 def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[float, Array]:
@@ -187,8 +180,20 @@ def _noisy(model: Model, data: Data, theta: Array, correlation: Array) -> Array:
     return covariance
 
 
-def _covariance(model: Model, data: Data, theta: Array) -> Array:
-    return _noisy(model, data, theta, model.kernel.value(_distances(model, data, theta)))
+def _covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[int, Array]]:
+    """The numbers of the settings, and their K (n, n).
+
+    Several small matrices at once cost little more than one; large ones stay in the cache if they
+    are made one by one.
+    """
+    together = max(1, _TOGETHER // data.size**2)
+    for first in range(0, len(theta), together):
+        some = theta[first : first + together]
+        correlation = model.kernel.value(_distances(model, data, some))
+        yield from enumerate(_noisy(model, data, some, correlation), first)
+
+
+_TOGETHER = 40_000  # numbers: 320 kB
 
 
 def _row_noise(data: Data, signal: Array, noise: Array) -> Array:
@@ -415,9 +420,9 @@ def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     signals = np.exp(theta[:, d])
     noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
     row_noise = _row_noise(data, signals, noises)
-    inverse = _covariance(model, data, theta)
-    for row in range(len(theta)):
-        factor, info = dpotrf(inverse[row].T, lower=1, clean=1, overwrite_a=1)
+    inverse = np.empty((len(theta), data.size, data.size))
+    for row, matrix in _covariances(model, data, theta):
+        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
         if info:
             raise np.linalg.LinAlgError(_singular(signals[row], row_noise[row].min()))
         inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
