@@ -174,7 +174,7 @@ CLASSIC: dict[str, Function] = {
 }
 
 
-# Functions that no default of ours was chosen on, so that they say how others may turn out. Where
+# Functions added after our defaults were chosen, so that they say how others may turn out. Where
 # the optimum of the usual box lies in its middle, the box is moved.
 
 

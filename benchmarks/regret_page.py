@@ -272,7 +272,7 @@ def tables(rows: list[Row]) -> str:
     if any(row["tool"] == OURS for row in unseen):
         budget = BUDGETS[0]
         parts += [
-            f"## Functions that no default was chosen on, after {budget} measurements",
+            f"## Functions added after our defaults were chosen, {budget} measurements",
             *rank_tables(noisy(unseen), budget),
             *loss_table(unseen, budget, "answer"),
             regret_table(unseen, budget),
@@ -470,8 +470,8 @@ A failed run ranks last.
 Full marks: the answer each tool's documentation tells a user to take. Hollow marks: the same answer
 for all, our model's from each tool's measurements, which judges the choice of points alone. A block
 is a problem, a noise and a seed; a panel compares tools on the blocks that all of them ran. Only
-noisy problems are ranked here. Our defaults were tuned on BBOB functions and on the classic ones,
-with other seeds; the last panel has functions that played no part in any choice.
+noisy problems are ranked here. Our defaults were chosen on functions of the same suites with other
+seeds; the last panel has functions that were added afterwards.
 
 ![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
 
