@@ -312,9 +312,12 @@ def draw_ranks(rows: list[Row], path: Path) -> None:
         if any(row["budget"] >= budget and row["tool"] == OURS for row in some)
         for tools in comparisons(some, budget)[:sets]
     ]
-    size = (3.7 * len(panels), 0.5 * max(len(tools) for *_, tools in panels) + 1.8)
-    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
-    for axis, (some, budget, tools) in zip(axes[0], panels, strict=True):
+    lines = -(-len(panels) // 3)
+    size = (11.0, lines * (0.4 * max(len(tools) for *_, tools in panels) + 1.6))
+    figure, axes = plt.subplots(lines, 3, figsize=size, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (some, budget, tools) in zip(axes.flat, panels, strict=False):
         for measure, face, shift in (("answer", None, -0.12), ("referee", "white", 0.12)):
             scores = blocks(some, tools, partial(at, measure=measure, budget=budget))
             mean, low, high = mean_ranks(scores)
@@ -323,10 +326,8 @@ def draw_ranks(rows: list[Row], path: Path) -> None:
                 axis.plot([low[i], high[i]], [place, place], color=colour, linewidth=2)
                 axis.plot(mean[i], place, "o", color=colour, markerfacecolor=face or colour)
         count = sum(map(len, scores.values()))
-        title = f"{budget} measurements, {count} runs each"
-        if others(some):
-            title = f"other functions, {title}"
-        axis.set_title(title, fontsize=11)
+        title = "functions added later" if others(some) else f"{len(tools)} tools"
+        axis.set_title(f"{title}, {budget} measurements\n{count} runs each", fontsize=11)
         axis.set_xlim(1, len(tools))
         axis.set_yticks(range(len(tools)), tools)
         axis.invert_yaxis()
