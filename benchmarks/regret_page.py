@@ -344,6 +344,7 @@ def draw_curves(rows: list[Row], budget: int, path: Path) -> None:
     cells = [cell for cell in cells_in(rows) if cell[0] in CLASSIC and cell[1] not in (0, TABLE)]
     names = [name for name in CLASSIC if name in {cell[0] for cell in cells}]
     noises = sorted({cell[1] for cell in cells})
+    tools = comparisons(noisy(rows), budget)[0]  # those with most runs: more lines say less
     shape = (len(names), len(noises))
     size = (3.4 * shape[1] + 0.5, 2.1 * shape[0] + 0.8)
     figure, axes = plt.subplots(*shape, figsize=size, sharex=True, sharey="row", squeeze=False)
@@ -351,7 +352,7 @@ def draw_curves(rows: list[Row], budget: int, path: Path) -> None:
     for i, name in enumerate(names):
         for j, noise in enumerate(noises):
             axis = axes[i, j]
-            for tool in tools_in(rows):
+            for tool in tools:
                 some = [
                     row
                     for row in rows
