@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from rmes.demo import hartmann
+from rmes.paper.problems import michalewicz
 
 Array = NDArray[np.float64]
 
@@ -74,7 +75,7 @@ def problem(name: str) -> Problem:
         return _bbob(int(function[1:]), int(dimensions))
     if kind == "hpo":
         return _table(rest)
-    if name not in CLASSIC | OTHERS:
+    if name not in all_names():
         raise ValueError(f"problem is {name!r}; expected one of {', '.join(all_names())}")
     dimensions, function, least = (CLASSIC | OTHERS)[name]
     return Problem(name, dimensions, function, least, _spread(function, dimensions))
@@ -217,11 +218,6 @@ def griewank(x: Array) -> float:
     return float(z @ z / 4000 - np.prod(np.cos(z / np.sqrt(np.arange(1, len(z) + 1)))) + 1)
 
 
-def michalewicz(x: Array) -> float:
-    z = np.pi * x
-    return float(-np.sum(np.sin(z) * np.sin(np.arange(1, len(z) + 1) * z * z / np.pi) ** 20))
-
-
 def schwefel(x: Array) -> float:
     z = 1000.0 * x - 500.0
     return float(418.9828872724338 * len(z) - z @ np.sin(np.sqrt(np.abs(z))))
@@ -252,7 +248,7 @@ OTHERS: dict[str, Function] = {
     "eggholder-2": (2, eggholder, -959.6406627208506),
     "rastrigin-2": (2, rastrigin, 0.0),
     "griewank-3": (3, griewank, 0.0),
-    "michalewicz-3": (3, michalewicz, -2.760394679994505),
+    "michalewicz-3": (3, lambda x: -float(michalewicz(x[None], 10)[0]), -2.760394679994505),
     "schwefel-3": (3, schwefel, 0.0),
     "dixon-price-4": (4, dixon_price, 0.0),
     "styblinski-tang-5": (5, styblinski_tang, 5 * -39.16616570377142),
