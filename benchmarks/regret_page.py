@@ -478,13 +478,13 @@ seeds; the last panel has functions that were added afterwards.
 ![Our regret over that of the best peer in each cell](benchmarks/ratios.png)
 
 Our regret over that of the peer that is best in the cell, chosen after the fact: orange where we
-lose beyond the interval, blue where we win beyond it, grey where the seeds do not decide. Hollow:
-one or two seeds at each of three noises, and no interval.
+lose beyond the interval, blue where we win beyond it, grey where the seeds do not decide.
+Hollow, if any: one or two seeds at each of three noises, and no interval.
 
 ![Median regret of the documented answer](benchmarks/curves.png)
 
-Median regret of the documented answer, in units of the spread, over the seeds that a tool ran:
-the table below says how many, and a line over a single seed is an anecdote.
+Median regret of the documented answer, in units of the spread, over the seeds that a tool ran, for
+the tools with most runs.
 
 ## What was run
 
