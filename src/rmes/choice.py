@@ -336,7 +336,7 @@ def new_noise(
         level = posterior.noise_variance
     else:
         level = np.full(posterior.settings, data.level)
-    return lambda x: np.broadcast_to(level[:, None], (len(level), len(x)))
+    return lambda x: np.repeat(level[:, None], len(x), axis=1)
 
 
 def chance(data: Data, posterior: Posterior, situation: Situation) -> ValueAndGradient | None:

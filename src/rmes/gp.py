@@ -203,7 +203,7 @@ def _row_noise(data: Data, signal: Array, noise: Array) -> Array:
 
 
 def _log_likelihood(data: Data, theta: Array, factor: Array, alpha: Array) -> float:
-    value = -0.5 * (data.y @ alpha) - np.sum(np.log(np.diagonal(factor)))
+    value = -0.5 * (data.y @ alpha) - np.log(factor.diagonal()).sum()
     value += data.constant - 0.5 * data.size * LOG_TWO_PI
     if data.repeats:  # what merged repeats say about the noise
         value -= 0.5 * (data.repeats * theta[-1] + data.scatter * np.exp(-theta[-1]))

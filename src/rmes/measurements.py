@@ -48,7 +48,7 @@ class Data:
     @property
     def infers_noise(self) -> bool:
         """Whether some measurement came without the size of its noise."""
-        return bool(np.any(self.share > 0.0))
+        return bool(self.share.any())
 
     @property
     def size(self) -> int:

@@ -102,11 +102,12 @@ def climb(
             inverse = curvature.copy()
     best = Climb(x.copy(), np.where(np.isfinite(value), value, -np.inf), inverse.copy())
     fresh = np.full(len(x), curvature is None and not differences)
-    direction, promise = _direction(x, gradient, inverse, scale, fresh)
-    promise[~np.isfinite(value)] = 0.0  # nothing can be climbed from there
     step = np.ones(len(x))
+    step[~np.isfinite(value)] = 0.0  # nothing can be climbed from there
 
     for _ in range(rounds):
+        direction, promise = _direction(x, gradient, inverse, scale, fresh)
+        promise[step < 1e-8] = 0.0
         if race:  # a step to the top of a parabola rises by half of what is promised
             promise[value + promise < best.value.max()] = 0.0
         if promise.min(initial=np.inf) <= tolerance:
@@ -115,7 +116,7 @@ def climb(
             live = ~rest
             rows, x, value, gradient = rows[live], x[live], value[live], gradient[live]
             inverse, scale, fresh = inverse[live], scale[live], fresh[live]
-            direction, promise, step = direction[live], promise[live], step[live]
+            direction, step = direction[live], step[live]
         if not len(rows):
             break
         trial = x + step[:, None] * direction
@@ -128,21 +129,16 @@ def climb(
             _update(inverse, fresh, moved, gradient - trial_gradient)
             x, value, gradient = trial, trial_value, trial_gradient
             step = np.ones(len(rows))
-            direction, promise = _direction(x, gradient, inverse, scale, fresh)
         else:
             failed = ~better
             # Shorten to the top of the parabola through what is known, within [0.1, 0.5].
             drop = np.where(np.isfinite(trial_value), value + rise - trial_value, np.inf)[failed]
             step[failed] *= np.clip(rise[failed] / (2.0 * np.maximum(drop, 1e-300)), 0.1, 0.5)
-            promise[failed & (step < 1e-8)] = 0.0
             inside, begun = inverse[better], fresh[better]
             _update(inside, begun, moved[better], gradient[better] - trial_gradient[better])
             inverse[better], fresh[better] = inside, begun
             x[better], value[better] = trial[better], trial_value[better]
             gradient[better], step[better] = trial_gradient[better], 1.0
-            direction[better], promise[better] = _direction(
-                x[better], gradient[better], inside, scale[better], begun
-            )
         best.x[rows], best.value[rows] = x, value
     best.curvature[rows] = inverse
     return best
@@ -332,6 +328,6 @@ def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
         offset = candidates - candidates[pick]
         nearest = np.minimum(nearest, np.einsum("ij,ij->i", offset, offset))
     if len(chosen) < count:
-        rest = np.setdiff1d(np.arange(len(order)), chosen)
-        chosen.extend(rest[: count - len(chosen)].tolist())
+        rest = [number for number in range(len(order)) if number not in chosen]
+        chosen.extend(rest[: count - len(chosen)])
     return np.asarray(order[chosen], dtype=np.intp)
