@@ -297,6 +297,8 @@ def test_all_parameters_may_be_fixed():
         ({"x": (1.0, 0.0)}, "'x': low is 1.0 and high is 0.0"),
         ({"x": (0.0, math.inf)}, "'x': high is inf; expected a finite number"),
         ({"x": (math.nan, 1.0)}, "'x': low is nan; expected a finite number"),
+        ({"x": (-1.7e308, 1.7e308)}, "'x': low is -1.7e.308; expected .* 8e307 at most"),
+        ({"x": (0, 10**400)}, "'x': high is 10000.*; expected .* 8e307 at most"),
         ({"x": rmes.Categorical}, "no parameter"),
         ({}, "dictionary of parameters"),
         ({"x": (0.0, "1")}, "'x': high is '1'; expected a number"),

@@ -13,6 +13,7 @@ from rmes.domain import Choice, Domain
 
 Array = NDArray[np.float64]
 
+_LARGEST = 8e307  # of a bound: twice as much is still a double
 _LEVELS = 100_000  # an integer range beyond this is treated as continuous and rounded at the door
 
 
@@ -73,8 +74,8 @@ def _check_range(low: Any, high: Any, log: bool, kind: type) -> None:
     for name, bound in (("low", low), ("high", high)):
         if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
             raise TypeError(f"{name} is {bound!r}; expected a number")
-        if not math.isfinite(bound):
-            raise ValueError(f"{name} is {bound}; expected a finite number")
+        if not -_LARGEST <= bound <= _LARGEST:  # nor NaN
+            raise ValueError(f"{name} is {bound}; expected a finite number, 8e307 at most")
         if kind is int and int(bound) != bound:
             raise ValueError(f"{name} is {bound}; expected a whole number")
     if low > high:
