@@ -140,6 +140,8 @@ NAMED = {"a": (0, 1)}
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"rng": "seven"}, "rng is 'seven'; expected None, a whole number from 0 or a numpy Gen"),
+        ({"rng": -1}, "rng is -1; expected None, a whole number"),
         ({"bounds": 5.0}, r"bounds is 5.0; expected one \(low, high\) for each coordinate"),
         ({"bounds": (0, 1)}, r"bounds is \(0, 1\); expected one .* such as \[\(0, 1\)"),
         ({"bounds": [(0, 1), (2, 1)]}, r"x\[1\].*low is 2 and high is 1; expected low to be"),
@@ -156,7 +158,6 @@ NAMED = {"a": (0, 1)}
         ({"budget": 2.5}, "budget is 2.5; expected a whole number"),
         ({"noise_sd": -1}, "noise_sd is -1; expected 0 or more"),
         ({"callback": 3}, "callback is 3; expected a function"),
-        ({"rng": -1}, "is -1; expected a whole number from 0"),
         ({"workers": 0}, "workers is 0; expected 1 or more, or -1"),
         ({"workers": None}, "workers is None; expected a number, or something with submit"),
     ],

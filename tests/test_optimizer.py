@@ -214,6 +214,47 @@ def test_what_is_no_saved_optimizer_is_refused(text, said):
         rmes.Optimizer.from_json(text)
 
 
+def _without(name):
+    return lambda state: state.pop(name)
+
+
+def _trial(**changes):
+    return lambda state: state["trials"][1].update(changes)
+
+
+def _fit(**changes):
+    return lambda state: state["fit"].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_without("trials"), "the saved optimizer lacks trials"),
+        (lambda state: state["trials"][1].pop("params"), "trial 1 .* lacks 'params'"),
+        (_trial(values=["7.1"]), "trial 1 of the saved optimizer: value is '7.1'"),
+        (_trial(values=[1.0, 2.0]), "trial 1 .* 2 values and 1 noise_sds"),
+        (_trial(failed=True), "trial 1 .* has failed, and has values"),
+        (_trial(noise_sds=[-1.0]), "trial 1 .* noise_sd is -1.0; expected 0 or more"),
+        (_trial(params={"x": 0.4, "n": 10}), "trial 1 .* is not the place of its params"),
+        (_trial(params={"x": 7.0, "n": 10}), "trial 1 .* x is 7.0; expected it from 0"),
+        (_trial(x=[0.5]), "trial 1 .* is not the place of its params"),
+        (_fit(covariance=[[0.0] * 4] * 4), "the fit of the saved optimizer is damaged"),
+        (_fit(covariance=[[1.0]]), "the fit of the saved optimizer is damaged"),
+        (_fit(samples=[[1.0, 2.0]]), "the fit of the saved optimizer is damaged"),
+        (_fit(best=[None] * 4), "the fit of the saved optimizer is damaged"),
+        (lambda state: state["space"]["x"].pop("type"), "parameter 'x' of the saved space"),
+    ],
+)
+def test_a_damaged_optimizer_is_refused_with_what_is_wrong(damage, said):
+    opt = rmes.Optimizer({"x": (0.0, 1.0), "n": rmes.Integer(1, 10**6, log=True)}, seed=0)
+    steps(opt, noisy(lambda p: p["x"] + math.log(p["n"]), 0.1), 9)
+    state = json.loads(opt.to_json())
+    assert rmes.Optimizer.from_json(json.dumps(state)).ask() == opt.ask()
+    damage(state)
+    with pytest.raises(ValueError, match=said):
+        rmes.Optimizer.from_json(json.dumps(state))
+
+
 # ------------------------------------------------------------------ spaces
 
 MIXED = {

@@ -151,8 +151,7 @@ def _optimize(
     view = _view(bounds)
     own = view.points(x0)
     noise = partial(_noise_at, view, noise_sd) if callable(noise_sd) else noise_sd
-    seed = int(rng.integers(2**63 - 1)) if isinstance(rng, np.random.Generator) else rng
-    optimizer = Optimizer(view.space, direction, noise, seed)
+    optimizer = Optimizer(view.space, direction, noise, _seed(rng))
     points = _points(optimizer, view, own, budget)
     outcomes = evaluate(f, args if isinstance(args, tuple) else (args,), points, workers)
     best = max if direction == "maximize" else min
@@ -197,6 +196,20 @@ def _optimize(
 
 
 _Ending = tuple[int, str]  # status and message
+
+
+def _seed(rng: Any) -> int | None:
+    """A seed from all that SciPy takes for `rng`; a number is the seed itself."""
+    if rng is None:
+        return None
+    if isinstance(rng, int | np.integer) and rng >= 0:
+        return int(rng)
+    try:
+        return int(np.random.default_rng(rng).integers(2**63 - 1))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"rng is {rng!r}; expected None, a whole number from 0 or a numpy Generator"
+        ) from None
 
 
 def _points(

@@ -27,6 +27,7 @@ from rmes.units import Units
 Array = NDArray[np.float64]
 
 _VERSION = 1  # of the JSON format
+_SAVED = ("space", "direction", "noise_sd", "seed", "initial", "acquisition", "trials", "fit")
 _OUTLOOK_DRAWS = 256
 _ANSWER_SAMPLES = 16  # settings of the hyperparameters behind an answer
 _MAP_DRAWS = 16  # of the maximum for each setting: more than a suggestion needs, for smooth maps
@@ -591,6 +592,9 @@ class Optimizer:
             raise ValueError(
                 f"the saved optimizer has version {state.get('version')}; expected {_VERSION}"
             )
+        lacking = [name for name in _SAVED if name not in state]
+        if lacking:
+            raise ValueError(f"the saved optimizer lacks {', '.join(lacking)}")
         if (state["noise_sd"] == "callable") != (noise_sd is not None):
             raise ValueError(
                 "the saved noise_sd is a callable: pass it again as noise_sd="
@@ -607,17 +611,47 @@ class Optimizer:
             settings=settings,
         )
         for number, saved in enumerate(state["trials"]):
-            optimizer._records.append(Record.from_json(number, saved))
+            try:
+                record = Record.from_json(number, saved)
+                optimizer._check_place(record)
+            except (KeyError, TypeError, ValueError) as error:
+                what = f"it lacks {error}" if isinstance(error, KeyError) else error
+                raise ValueError(f"trial {number} of the saved optimizer: {what}") from None
+            optimizer._records.append(record)
         if state["fit"] is not None:
-            best = np.array(state["fit"]["best"])
-            optimizer._fit = Fit(
-                best,
-                np.array(state["fit"]["covariance"]),
-                np.array(state["fit"]["samples"]).reshape(-1, len(best)),
-                state["fit"]["size"],
-            )
-            optimizer._fitted = state["fit"]["values"]
+            try:
+                optimizer._fit = _restored(state["fit"])
+                optimizer._fitted = int(state["fit"]["values"])
+            except (KeyError, TypeError, ValueError):
+                raise ValueError(
+                    "the fit of the saved optimizer is damaged; put null there to learn it anew"
+                ) from None
         return optimizer
+
+    def _check_place(self, record: Record) -> None:
+        """Raise ValueError where the parameters of a saved trial are not those of its x."""
+        params, x = record.trial.params, record.x
+        place = self.space.encode(params)
+        if x.shape == place.shape:
+            # whole numbers of a long range are rounded when said, but not in the cube
+            near = np.allclose(x, place, rtol=0.0, atol=1e-9)
+            if near or self.space.decode(x) == params:
+                return
+        raise ValueError(f"its x {x.tolist()} is not the place of its params {params}")
+
+
+def _restored(saved: Mapping[str, Any]) -> Fit:
+    """Read a fit that `to_json` wrote."""
+    best = np.array(saved["best"], dtype=float)
+    covariance = np.array(saved["covariance"], dtype=float)
+    samples = np.array(saved["samples"], dtype=float).reshape(-1, len(best))
+    if covariance.shape != (len(best), len(best)):
+        raise ValueError(f"the covariance has shape {covariance.shape}")
+    if not all(np.isfinite(array).all() for array in (best, covariance, samples)):
+        raise ValueError("it holds a value that is not finite")
+    if len(samples):
+        np.linalg.cholesky(covariance)  # raises where nothing can be drawn with it
+    return Fit(best, covariance, samples, int(saved["size"]))
 
 
 def _interval(units: Units, belief: Belief) -> tuple[float, float]:

@@ -253,12 +253,14 @@ class Space:
     def from_json(described: Mapping[str, Any]) -> "Space":
         """Read what `to_json` wrote."""
         kinds = {"float": Float, "integer": Integer, "categorical": Categorical}
-        return Space(
-            {
-                name: kinds[fields["type"]](**{k: v for k, v in fields.items() if k != "type"})
-                for name, fields in described.items()
-            }
-        )
+        parameters = {}
+        for name, fields in described.items():
+            try:
+                others = {key: value for key, value in fields.items() if key != "type"}
+                parameters[name] = kinds[fields["type"]](**others)
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ValueError(f"parameter {name!r} of the saved space: {fields!r}") from error
+        return Space(parameters)
 
 
 def _describe(parameter: Parameter) -> dict[str, Any]:

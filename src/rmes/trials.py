@@ -61,13 +61,19 @@ class Record:
 
     @staticmethod
     def from_json(number: int, saved: Mapping[str, Any]) -> "Record":
-        """Read what `to_json` wrote for trial `number`."""
+        """Read what `to_json` wrote for trial `number`, checked: people edit such files."""
+        values = read_values(saved["values"], False) if saved["values"] else ()
+        noise_sds = tuple(read_noise_sd(sd) for sd in saved["noise_sds"])
+        if len(noise_sds) != len(values):
+            raise ValueError(f"it has {len(values)} values and {len(noise_sds)} noise_sds")
+        if values and saved["failed"]:
+            raise ValueError("it has failed, and has values")
         return Record(
             Trial(number, saved["params"], saved["reason"]),
             np.array(saved["x"], dtype=float),
-            tuple(saved["values"]),
-            tuple(saved["noise_sds"]),
-            saved["failed"],
+            values,
+            noise_sds,
+            bool(saved["failed"]),
         )
 
 
