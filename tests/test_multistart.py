@@ -147,7 +147,11 @@ def mixed():
     return Domain(6, (Choice((1,), five), Choice((2,), forty), Choice((3, 4, 5), category)))
 
 
-def test_a_mixed_search_finds_the_best_feasible_point(mixed, rng):
+@pytest.mark.parametrize(
+    "how", [{}, {"differences": True}, {"curvature": 0.1 * np.stack([np.eye(6)] * 8)}]
+)
+@pytest.mark.parametrize("race", [False, True])
+def test_a_mixed_search_finds_the_best_feasible_point(mixed, rng, how, race):
     """The relaxed optimum rounds to the wrong levels; the search must not round."""
     root = rng.normal(size=(6, 6))
     function = bowl(rng.random(6), root @ root.T + 0.5 * np.eye(6))
@@ -160,8 +164,9 @@ def test_a_mixed_search_finds_the_best_feasible_point(mixed, rng):
                 x[:, 0], x[:, 1], x[:, 2], x[:, 3:] = grid, five, forty, category
                 best = max(best, function(x, None)[0].max())
     starts = mixed.snap(rng.random((8, 6)))
-    found = search(function, starts, np.full(6, 0.5), 1e-10, mixed)
+    found = search(function, starts, np.full(6, 0.5), 1e-10, mixed, race=race, **how)
     np.testing.assert_array_equal(found.x, mixed.snap(found.x))
+    np.testing.assert_allclose(found.value, function(found.x, None)[0])
     assert found.value.max() >= best - 1e-6
     assert np.all(found.value >= function(starts, None)[0])
 

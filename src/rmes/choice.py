@@ -209,15 +209,14 @@ def _by_knowledge(view: View) -> Pick:
     function = avoiding(gain, "knowledge-gradient", view.success)
     values = view.values(function, gain.screen)
     domain = view.situation.domain
-    d = domain.dimensions
     found = search(
         lambda x, _rows: function(x),
         view.starts(values, _SETTLING_CLIMBS),
         view.scale,
         _FINAL,
         domain,
-        3 + 2 * d,
-        differences=d <= _FEW,
+        3 + 2 * domain.moving,
+        differences=domain.moving <= _FEW,
         race=True,
     )
     highest = _highest(view, function, values, found.x, found.value)
@@ -233,7 +232,7 @@ def _stand_in(view: View) -> tuple[ValueAndGradient, Array]:
 
 def lead(guide: ValueAndGradient, starts: Array, scale: Array, domain: Domain) -> Climb:
     """Where a cheap stand-in leads to from the starts (m, d)."""
-    d = domain.dimensions
+    d = domain.moving
     # More rounds hardly raise the ends: they would follow one narrow ridge.
     rounds = max(2, d - 1) if d <= _FEW else 1 + d
     few = d <= _FEW
@@ -251,7 +250,7 @@ def finish(function: ValueAndGradient, ends: Climb, scale: Array, domain: Domain
         scale,
         _FINAL,
         domain,
-        3 + 2 * domain.dimensions,
+        3 + 2 * domain.moving,
         ends.curvature[best],
         race=True,
     )

@@ -87,6 +87,11 @@ class Domain:
         return relaxed
 
     @cached_property
+    def moving(self) -> int:
+        """How many coordinates a gradient may move."""
+        return int(self.relaxed.sum())
+
+    @cached_property
     def size(self) -> float:
         """Number of points; infinite where a coordinate is continuous."""
         if self.free.any():

@@ -83,7 +83,7 @@ def from_paths(
         scale[owner // count],
         _TOLERANCE * deviation,
         domain,
-        3 + domain.dimensions // 3,  # see _TOLERANCE
+        3 + domain.moving // 3,  # see _TOLERANCE
     )
     order = np.lexsort((-found.value, owner))
     best = order[np.searchsorted(owner[order], np.arange(len(screened)))]

@@ -8,6 +8,7 @@ data, one vectorised round costs hardly more than one point, which is where the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,72 +237,95 @@ def search(
 ) -> Climb:
     """`climb` to the best feasible points: choices are tried level by level, never rounded.
 
-    Starts must be feasible. Continuous coordinates climb while the choices are held; then each
-    choice moves to its best level, all else fixed; until neither helps. What is known of the
-    curvature, or asked of a race, is for spaces without choices.
+    Starts must be feasible. Coordinates climb while the choices are held, ordered ones of many
+    levels at first with them; then each choice moves to its best level, all else fixed; until
+    neither helps.
     """
     if not domain.choices:
         return climb(function, starts, scale, tolerance, curvature, rounds, differences, race)
     scale = np.broadcast_to(scale, starts.shape)
-    found = starts
-    if domain.relaxed.any() and not np.array_equal(domain.relaxed, domain.free):
-        relaxed = climb(_held(function, domain.relaxed), starts, scale, tolerance, rounds=rounds)
-        found = domain.snap(relaxed.x)
-        rows = np.arange(len(starts))
-        worse = function(found, rows)[0] < function(starts, rows)[0]
-        found = np.where(worse[:, None], starts, found)
-    result = climb(_held(function, domain.free), found, scale, tolerance, rounds=rounds)
+    rows = np.arange(len(starts))
+
+    def along(
+        columns: NDArray[np.bool_], x: Array, some: NDArray[np.intp], guess: Array | None
+    ) -> Climb:
+        how = {"tolerance": tolerance, "rounds": rounds, "race": race}
+        how["differences"] = differences and guess is None
+        return _climb_along(function, columns, x, some, scale[some], guess, **how)
+
+    x = starts
+    if not np.array_equal(domain.relaxed, domain.free):
+        relaxed = along(domain.relaxed, starts, rows, curvature)
+        both = np.stack([starts, domain.snap(relaxed.x)], axis=1)
+        values = function(both.reshape(-1, starts.shape[1]), np.repeat(rows, 2))[0]
+        x = both[rows, (values[1::2] > values[::2]).astype(np.intp)]
+        curvature = relaxed.curvature
+    result = along(domain.free, x, rows, curvature)
     for _ in range(4):
-        x, value, changed = _sweep(function, result.x, result.value, tolerance, domain)
-        if not changed.any():
+        x, value, moved = _sweep(function, result.x, result.value, rows, tolerance, domain)
+        if not len(moved):
             break
-        again = climb(
-            _some(function, changed, domain), x[changed], scale[changed], tolerance, rounds=rounds
-        )
-        curvature = result.curvature.copy()
-        x[changed], value[changed] = again.x, again.value
-        curvature[changed] = again.curvature
-        result = Climb(x, value, curvature)
+        again = along(domain.free, x[moved], moved, result.curvature[moved])
+        x[moved], value[moved], result.curvature[moved] = again.x, again.value, again.curvature
+        result, rows = Climb(x, value, result.curvature), moved
     return result
 
 
-def _held(function: RowsValueAndGradient, free: NDArray[np.bool_]) -> RowsValueAndGradient:
-    """The function with the gradient of coordinates that are not free set to zero."""
+def _climb_along(
+    function: RowsValueAndGradient,
+    columns: NDArray[np.bool_],
+    starts: Array,
+    rows: NDArray[np.intp],
+    scale: Array,
+    curvature: Array | None,
+    **how: Any,
+) -> Climb:
+    """`climb` in some of the coordinates, for starts (m, d) that are those rows of a function."""
+    places = np.flatnonzero(columns)
+    whole = np.zeros((*starts.shape, starts.shape[1])) if curvature is None else curvature.copy()
+    if not len(places):
+        value = function(starts, rows)[0]
+        return Climb(starts, np.where(np.isfinite(value), value, -np.inf), whole)
 
-    def held(x: Array, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        value, gradient = function(x, rows)
-        return value, gradient * free
+    def along(x: Array, live: NDArray[np.intp]) -> tuple[Array, Array]:
+        point = starts[live]
+        point[:, places] = x
+        value, gradient = function(point, rows[live])
+        return value, gradient[:, places]
 
-    return held
-
-
-def _some(
-    function: RowsValueAndGradient, rows: NDArray[np.intp], domain: Domain
-) -> RowsValueAndGradient:
-    """The held function of a few rows, numbered anew."""
-    held = _held(function, domain.free)
-    return lambda x, live: held(x, rows[live])
+    block = (slice(None), places[:, None], places)
+    guess = None if curvature is None else curvature[block]
+    found = climb(along, starts[:, places], scale[:, places], curvature=guess, **how)
+    x = starts.copy()
+    x[:, places], whole[block] = found.x, found.curvature
+    return Climb(x, found.value, whole)
 
 
 def _sweep(
-    function: RowsValueAndGradient, x: Array, value: Array, tolerance: float, domain: Domain
+    function: RowsValueAndGradient,
+    x: Array,
+    value: Array,
+    rows: NDArray[np.intp],
+    tolerance: float,
+    domain: Domain,
 ) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Move every choice of every row to its best level; also the rows that moved."""
+    """Move every choice of some rows to its best level; also the rows that moved."""
     x, value = x.copy(), value.copy()
     changed = np.zeros(len(x), dtype=bool)
     for choice in domain.choices:
         columns = list(choice.columns)
-        rows, levels = choice.others(choice.nearest(x[:, columns]))
-        if not len(rows):
+        owner, levels = choice.others(choice.nearest(x[rows][:, columns]))
+        if not len(owner):
             continue
-        trials = x[rows]
+        owner = rows[owner]
+        trials = x[owner]
         trials[:, columns] = choice.table[levels]
-        trial_value = function(trials, rows)[0]
-        order = np.lexsort((-trial_value, rows))
-        first = order[np.unique(rows[order], return_index=True)[1]]
-        better = first[trial_value[first] > value[rows[first]] + tolerance]
-        x[rows[better]], value[rows[better]] = trials[better], trial_value[better]
-        changed[rows[better]] = True
+        trial_value = function(trials, owner)[0]
+        order = np.lexsort((-trial_value, owner))
+        first = order[np.unique(owner[order], return_index=True)[1]]
+        better = first[trial_value[first] > value[owner[first]] + tolerance]
+        x[owner[better]], value[owner[better]] = trials[better], trial_value[better]
+        changed[owner[better]] = True
     return x, value, np.flatnonzero(changed)
 
 
