@@ -42,12 +42,9 @@ def function(rng: np.random.Generator) -> tuple[Callable[[Array], tuple[float, A
     model = gp.Model()
     d = 2
 
-    def log_normal(prior: gp.LogNormal, size: int | None = None) -> Array:
-        return np.asarray(prior.median * np.exp(prior.spread * rng.standard_normal(size)))
-
-    scales = math.sqrt(d) * log_normal(model.length_scale, d)
-    signal = math.sqrt(log_normal(model.signal_variance))
-    noise_sd = math.sqrt(log_normal(model.noise_variance))
+    mean, precision = gp.prior(model, d, True)
+    drawn = np.exp(rng.multivariate_normal(mean, np.linalg.inv(precision)))
+    scales, (signal, noise_sd) = drawn[:d], np.sqrt(drawn[d:])
     offset = math.sqrt(model.mean_variance) * rng.standard_normal()
     frequencies = model.kernel.frequencies(rng.random((FEATURES, d + 3))) / scales
     weights = signal * rng.standard_normal((2, FEATURES)) / math.sqrt(FEATURES)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
@@ -69,16 +70,25 @@ def test_prior_gradient(problem, rng):
     assert_gradient(lambda t: gp.log_prior(model, data, t), rng.normal(size=(4, 5)))
 
 
-def test_many_length_scales_share_the_freedom_of_four(rng):
-    for d, median, spread in ((1, 0.4, 1.0), (4, 0.8, 1.0), (9, 0.8, 2 / 3), (16, 0.8, 0.5)):
-        data = merge(rng.random((3, d)), rng.random(3))
-        theta = np.log(np.full(d + 2, median))
-        theta[d:] = np.log([1.0, 0.03])
-        step = np.zeros(d + 2)
-        step[0] = spread
-        value, gradient = gp.log_prior(gp.Model(), data, np.stack([theta, theta + step]))
-        np.testing.assert_allclose(gradient[0], 0.0, atol=1e-12)
-        assert value[0] - value[1] == pytest.approx(0.5)
+def test_length_scales_are_alike_and_many_share_the_freedom_of_four():
+    for d, median, own in ((1, 0.4, 0.36), (4, 0.8, 0.36), (9, 0.8, 0.16), (16, 0.8, 0.09)):
+        mean, precision = gp.prior(gp.Model(), d, True)
+        np.testing.assert_allclose(np.exp(mean), [median] * d + [1.0, 0.03])
+        expected = np.diag([own] * d + [1.0, 4.0])
+        expected[:d, :d] += 0.64
+        np.testing.assert_allclose(np.linalg.inv(precision), expected, atol=1e-12)
+        assert gp.prior(gp.Model(), d, False)[1].shape == (d + 1, d + 1)
+
+
+def test_the_log_prior_is_that_normal_density(problem, rng):
+    data, theta = merge(*problem), rng.normal(size=(6, 5))
+    mean, precision = gp.prior(gp.Model(), 3, True)
+    density = stats.multivariate_normal(mean, np.linalg.inv(precision))
+    expected = density.logpdf(theta) - density.logpdf(mean)
+    np.testing.assert_allclose(gp.log_prior(gp.Model(), data, theta)[0], expected)
+    value, gradient = gp.log_prior(gp.Model.paper(MATERN52), data, theta)
+    assert not value.any()
+    assert not gradient.any()
 
 
 def test_moments_have_the_gradients_of_the_prediction(posterior, rng):
