@@ -175,8 +175,8 @@ CLASSIC: dict[str, Function] = {
 }
 
 
-# Functions added after our defaults were chosen, so that they say how others may turn out. Where
-# the optimum of the usual box lies in its middle, the box is moved.
+# Functions added when nearly all defaults had been chosen, so that they say how others may turn
+# out. Where the optimum of the usual box lies in its middle, the box is moved.
 
 
 def goldstein_price(x: Array) -> float:
