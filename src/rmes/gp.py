@@ -111,9 +111,9 @@ def prior(model: Model, scales: int, infers_noise: bool) -> tuple[Array, Array]:
     """
     priors = [model.length_scale] * scales + [model.signal_variance, model.noise_variance]
     priors = priors[: scales + 1 + infers_noise]
-    mean = np.log([prior.median for prior in priors])
+    mean = np.log([each.median for each in priors])
     mean[:scales] += 0.5 * np.log(min(scales, _FREE))
-    precision = np.diag(np.array([prior.spread for prior in priors]) ** -2.0)
+    precision = np.diag(np.array([each.spread for each in priors]) ** -2.0)
     own = (1.0 - _ALIKE) * min(1.0, _FREE / scales)
     alike = np.eye(scales) - _ALIKE / (own + _ALIKE * scales)
     precision[:scales, :scales] = model.length_scale.spread**-2.0 * alike / own
