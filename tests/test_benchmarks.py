@@ -204,7 +204,7 @@ def test_tables_say_where_we_lose():
     assert ranked[2:5] == ["random", "rmes", "optuna-tpe"]  # after the head and its rule
 
 
-def test_functions_added_after_the_defaults_were_chosen_are_ranked_apart():
+def test_functions_added_later_are_ranked_apart():
     rows = [row(tool, seed, 1.0) for tool in ("rmes", "random") for seed in range(3)]
     for seed in range(3):
         rows.append(row("rmes", seed, 2.0, "beale-2"))

@@ -1,8 +1,8 @@
 """Learn the hyperparameters: their best setting, and a few draws from their posterior."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,29 @@ class Fit:
     covariance: Array
     samples: Array
     size: int
+
+    def to_json(self) -> dict[str, Any]:
+        """All there is, in plain types."""
+        return {
+            "best": self.best.tolist(),
+            "covariance": self.covariance.tolist(),
+            "samples": self.samples.tolist(),
+            "size": self.size,
+        }
+
+    @staticmethod
+    def from_json(saved: Mapping[str, Any]) -> "Fit":
+        """Read what `to_json` wrote, checked: people edit such files."""
+        best = np.array(saved["best"], dtype=float)
+        covariance = np.array(saved["covariance"], dtype=float)
+        samples = np.array(saved["samples"], dtype=float).reshape(-1, len(best))
+        if covariance.shape != (len(best), len(best)):
+            raise ValueError(f"the covariance has shape {covariance.shape}")
+        if not all(np.isfinite(array).all() for array in (best, covariance, samples)):
+            raise ValueError("it holds a value that is not finite")
+        if len(samples):
+            np.linalg.cholesky(covariance)  # raises where nothing can be drawn with it
+        return Fit(best, covariance, samples, int(saved["size"]))
 
 
 @dataclass(frozen=True, slots=True)

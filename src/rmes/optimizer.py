@@ -557,15 +557,7 @@ class Optimizer:
             "initial": list(self._own) or self.initial,
             "acquisition": self.settings.acquisition,
             "trials": [record.to_json() for record in self._records],
-            "fit": None
-            if self._fit is None
-            else {
-                "best": self._fit.best.tolist(),
-                "covariance": self._fit.covariance.tolist(),
-                "samples": self._fit.samples.tolist(),
-                "size": self._fit.size,
-                "values": self._fitted,
-            },
+            "fit": None if self._fit is None else self._fit.to_json() | {"values": self._fitted},
         }
         return json.dumps(state, allow_nan=False)
 
@@ -613,45 +605,20 @@ class Optimizer:
         for number, saved in enumerate(state["trials"]):
             try:
                 record = Record.from_json(number, saved)
-                optimizer._check_place(record)
+                optimizer.space.check_place(record.trial.params, record.x)
             except (KeyError, TypeError, ValueError) as error:
                 what = f"it lacks {error}" if isinstance(error, KeyError) else error
                 raise ValueError(f"trial {number} of the saved optimizer: {what}") from None
             optimizer._records.append(record)
         if state["fit"] is not None:
             try:
-                optimizer._fit = _restored(state["fit"])
+                optimizer._fit = Fit.from_json(state["fit"])
                 optimizer._fitted = int(state["fit"]["values"])
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
                     "the fit of the saved optimizer is damaged; put null there to learn it anew"
                 ) from None
         return optimizer
-
-    def _check_place(self, record: Record) -> None:
-        """Raise ValueError where the parameters of a saved trial are not those of its x."""
-        params, x = record.trial.params, record.x
-        place = self.space.encode(params)
-        if x.shape == place.shape:
-            # whole numbers of a long range are rounded when said, but not in the cube
-            near = np.allclose(x, place, rtol=0.0, atol=1e-9)
-            if near or self.space.decode(x) == params:
-                return
-        raise ValueError(f"its x {x.tolist()} is not the place of its params {params}")
-
-
-def _restored(saved: Mapping[str, Any]) -> Fit:
-    """Read a fit that `to_json` wrote."""
-    best = np.array(saved["best"], dtype=float)
-    covariance = np.array(saved["covariance"], dtype=float)
-    samples = np.array(saved["samples"], dtype=float).reshape(-1, len(best))
-    if covariance.shape != (len(best), len(best)):
-        raise ValueError(f"the covariance has shape {covariance.shape}")
-    if not all(np.isfinite(array).all() for array in (best, covariance, samples)):
-        raise ValueError("it holds a value that is not finite")
-    if len(samples):
-        np.linalg.cholesky(covariance)  # raises where nothing can be drawn with it
-    return Fit(best, covariance, samples, int(saved["size"]))
 
 
 def _interval(units: Units, belief: Belief) -> tuple[float, float]:

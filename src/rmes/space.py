@@ -245,6 +245,16 @@ class Space:
         }
         return {name: read[name] for name in self.parameters}
 
+    def check_place(self, params: Mapping[str, Any], x: Array) -> None:
+        """Raise ValueError where x (d,) is not the place of the parameters."""
+        place = self.encode(params)
+        if x.shape == place.shape:
+            # whole numbers of a long range are rounded when said, but not in the cube
+            near = np.allclose(x, place, rtol=0.0, atol=1e-9)
+            if near or self.decode(x) == params:
+                return
+        raise ValueError(f"its x {x.tolist()} is not the place of its params {params}")
+
     def to_json(self) -> dict[str, Any]:
         """The parameters as plain lists and dictionaries."""
         return {name: _describe(parameter) for name, parameter in self.parameters.items()}
