@@ -21,6 +21,8 @@ def test_every_function_keeps_its_digits(z):
         assert float(normal.hazard(z)) == pytest.approx(float(hazard), rel=1e-13)
         assert float(normal.slack(z)) == pytest.approx(float(hazard + z), rel=2e-12)
         if z > -37:
+            upper = exact_cdf(-z) / phi
+            assert float(normal.mills(z)) == pytest.approx(float(upper), rel=1e-13)
             assert float(normal.cdf(z)) == pytest.approx(float(cdf), rel=1e-13)
         if z <= 0:
             scaled = mp.log(cdf) + mp.mpf(z) ** 2 / 2

@@ -16,11 +16,13 @@ from scipy.special import ndtr
 
 from rmes import quadrature
 from rmes.normal import (
+    LOG_ROOT_2PI,
     Array,
     hazard,
     log_cdf,
     log_pdf,
     log_scaled_cdf,
+    mills,
     slack,
 )
 
@@ -143,8 +145,12 @@ def _compare_small(reference: Array, u: Array, unit: Array) -> tuple[Array, Arra
     tiny = unit < 1e-13
     scale = np.where(tiny, 1.0, unit)
     value, log_ratio, _ = compared(reference, u * scale[:, None])
-    value = np.where(tiny, 0.5 * reference * np.mean(u * u, axis=1), value / (scale * scale))
-    return value, np.where(tiny[:, None], u, log_ratio / scale[:, None])
+    value /= scale * scale
+    log_ratio /= scale[:, None]
+    if tiny.any():
+        np.copyto(value, 0.5 * reference * np.einsum("nkp,nkp->np", u, u) / u.shape[1], where=tiny)
+        np.copyto(log_ratio, u, where=tiny[:, None])
+    return value, log_ratio
 
 
 # ------------------------------------------------------------------ the integral over ν
@@ -346,19 +352,51 @@ def below(problem: Problem, reference: Reference) -> _Terms:
 
 
 def _above(problem: Problem, reference: Reference) -> _Terms:
-    """Every γ far above zero: w_k − 1 in units of the largest, which may underflow."""
+    """Every γ far above zero: w_k − 1 in units of the largest, which may underflow.
+
+    Upper tails are Φ(−z) = φ(z) m(z) with Mills' ratio m: one exponential for both.
+    """
+    tail = log_cdf(-problem.gamma)
+    highest = tail.max(axis=0)
+    share, steep = np.exp(tail - highest), hazard(-problem.gamma)
 
     def terms(nodes: quadrature.Nodes) -> tuple[Array, Array]:
         gamma, c, _ = problem.at(nodes.owner)
-        g = (gamma - nodes.anchor) / c - nodes.offset[:, None]  # (nodes, maxima, blocks)
-        log_unit = log_cdf(-np.minimum(g, gamma).min(axis=1))
-        unit, scale = np.exp(log_unit), log_unit[:, None]
-        v = np.exp(log_cdf(-gamma) - scale) - np.exp(log_cdf(-g) - scale)
-        density = np.exp(log_pdf(g) - scale)
-        by_gamma = density / c - np.exp(log_pdf(gamma) - scale) * (1.0 + unit[:, None] * v)
-        by_variance = (g - c * gamma) * density - gamma * by_gamma
-        value, log_ratio = _compare_small(*reference(v, _ONE, unit), unit)
-        return _collapse(value, by_gamma, by_variance, log_ratio, nodes.log_weight + 2.0 * log_unit)
+        shape = (nodes.offset.shape[0], *gamma.shape)  # (nodes, maxima, blocks)
+        g, density, beyond, v = _scratch.arrays(4, shape)
+        np.subtract((gamma - nodes.anchor) / c, nodes.offset[:, None], out=g)
+        least = np.minimum(g.min(axis=1), gamma.min(axis=0))
+        log_unit = log_cdf(-least)
+        unit = np.exp(log_unit)
+        np.multiply(g, g, out=density)
+        density *= -0.5
+        density -= (log_unit + LOG_ROOT_2PI)[:, None]
+        np.exp(density, out=density)  # φ(g)
+        np.multiply(density, mills(np.maximum(g, 0.0)), out=v)  # Φ(−g)
+        if least.min() < 0.0:  # closer to the last digit, as the difference of tails near 1 needs
+            behind = g < 0.0
+            v[behind] = ndtr(-g[behind]) / np.broadcast_to(unit[:, None], shape)[behind]
+        most = np.exp(highest[nodes.owner] - log_unit)
+        np.multiply(share[:, nodes.owner], most[:, None], out=beyond)  # Φ(−γ)
+        np.subtract(beyond, v, out=v)  # Φ(−γ) − Φ(−g)
+        by_hazard = (1.0 + unit[:, None] * v) * beyond
+        level, u = reference(v, _ONE, unit)
+        value, log_ratio = _compare_small(level, u, unit)
+        scale, weight = _largest(nodes.log_weight + 2.0 * log_unit)
+        by_hazard *= log_ratio
+        density *= log_ratio
+        lost = np.einsum("nkp,np->kp", by_hazard, weight) * steep[:, nodes.owner]
+        step = np.einsum("nkp,np->kp", density, weight)
+        g *= density
+        turn = np.einsum("nkp,np->kp", g, weight)
+        by_gamma = step / c - lost
+        by_variance = turn - gamma * (c * step + by_gamma)
+        sums = [
+            np.einsum("np,np->p", value, weight),
+            by_gamma.mean(axis=0),
+            by_variance.mean(axis=0),
+        ]
+        return np.stack(sums), scale
 
     return terms
 
@@ -403,7 +441,12 @@ def _collapse(
     value: Array, by_gamma: Array, by_variance: Array, log_ratio: Array, log_weight: Array
 ) -> tuple[Array, Array]:
     """Sum terms over the nodes of each block, in units of its largest weight."""
-    scale = np.maximum(log_weight.max(axis=0), -1e300)
-    weight = np.exp(log_weight - scale)
+    scale, weight = _largest(log_weight)
     slopes = [np.mean(slope * log_ratio, axis=1) for slope in (by_gamma, by_variance)]
     return np.einsum("inp,np->ip", np.stack([value, *slopes]), weight), scale
+
+
+def _largest(log_weight: Array) -> tuple[Array, Array]:
+    """Logarithm (blocks,) of the largest weight of each block, and the weights over it."""
+    scale = np.maximum(log_weight.max(axis=0), -1e300)
+    return scale, np.exp(log_weight - scale)

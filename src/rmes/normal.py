@@ -9,6 +9,7 @@ Array = NDArray[np.float64]
 LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _ROOT_2 = float(np.sqrt(2.0))
 _ROOT_2_OVER_PI = float(np.sqrt(2.0 / np.pi))
+_ROOT_HALF_PI = float(np.sqrt(0.5 * np.pi))
 
 # Coefficients of slack(z) in 1/|z|, 1/|z|^3, ... At |z| = 50 the series is exact to 1e-13 and the
 # difference of two nearly equal numbers, which it replaces, to 5e-13.
@@ -42,6 +43,11 @@ def hazard(z: ArrayLike) -> Array:
     z = np.asarray(z, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(_ROOT_2_OVER_PI / erfcx(z / -_ROOT_2))
+
+
+def mills(z: ArrayLike) -> Array:
+    """Φ(−z)/φ(z), Mills' ratio: about 1/z far above zero, beyond double precision for z < −37."""
+    return np.asarray(_ROOT_HALF_PI * erfcx(np.asarray(z, dtype=np.float64) / _ROOT_2))
 
 
 def slack(z: ArrayLike) -> Array:
