@@ -40,8 +40,10 @@ def problem(rng):
     return x, y
 
 
-@pytest.fixture
-def posterior(problem, kernel):
+@pytest.fixture(params=[False, True], ids=["plain", "main-effects"])
+def posterior(problem, kernel, request):
     """Two settings of the hyperparameters, given the problem's data."""
     theta = np.array([[-0.5, 0.3, 0.1, 0.2, -3.0], [-1.0, -0.2, 0.5, -0.3, -2.0]])
+    if request.param:
+        theta = np.column_stack([theta, [-0.7, 1.5]])
     return gp.posterior(gp.Model(kernel), merge(*problem), theta)

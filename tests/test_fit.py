@@ -134,3 +134,68 @@ def test_many_rows_are_fitted_by_way_of_a_subset_that_keeps_what_is_inferred():
     _, slope = gp.log_evidence_and_gradient(model, data, found.best)
     slope += gp.log_prior(model, data, found.best[None])[1][0]
     assert slope @ found.covariance @ slope < 0.01  # nats still to be climbed, twice over
+
+
+def two_structures(n, seed):
+    """Points, a sum of functions of one coordinate each, and one that has no main effects."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 3))
+    noise = 0.1 * rng.standard_normal(n)
+    added = np.sin(9 * x[:, 0]) + np.cos(7 * x[:, 1]) + np.sin(8 * x[:, 2])
+    z = 2 * x - 1
+    multiplied = 4 * z[:, 0] * z[:, 1] * np.cos(2 * z[:, 2])
+    return x, (added + noise) / added.std(), (multiplied + noise) / multiplied.std()
+
+
+def has_main_effects(found):
+    return len(found.best) == 3 + 2 + 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_main_effects_are_found_where_they_are(seed):
+    x, added, multiplied = two_structures(50, seed)
+    rng = np.random.default_rng(seed)
+    found = fit(gp.Model(), merge(x, added), rng, 4)
+    assert has_main_effects(found)
+    assert found.samples.shape == (4, 6)
+    assert found.best[-1] > np.log(3.0)  # odds: at least three quarters of the variance
+    assert not has_main_effects(fit(gp.Model(), merge(x, multiplied), rng, 4))
+    none = gp.Model(main_effects=None)
+    assert not has_main_effects(fit(none, merge(x, added), rng, 4))
+
+
+def test_main_effects_predict_what_few_data_say():
+    x, added, _ = two_structures(50, 0)
+    new, truth, _ = two_structures(400, 9)
+    rng, errors = np.random.default_rng(0), []
+    for model in (gp.Model(), gp.Model(main_effects=None)):
+        data = merge(x, added)
+        posterior = gp.posterior(model, data, fit(model, data, rng, 4).samples)
+        errors.append(np.std(posterior.predict(new)[0].mean(axis=0) - truth))
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_a_warm_fit_changes_its_mind_about_main_effects():
+    """Whatever the structure of the fit it starts from, and the samples follow it."""
+    x, added, multiplied = two_structures(50, 0)
+    rng, model = np.random.default_rng(0), gp.Model()
+    for first, second in ((multiplied, added), (added, multiplied)):
+        early = fit(model, merge(x[:20], first[:20]), rng, 4)
+        late = fit(model, merge(x, second), rng, 4, early)
+        assert has_main_effects(late) == (second is added)
+        assert late.samples.shape == (4, len(late.best))
+        again = fit(model, merge(x, second), rng, 4, late)  # nothing new: it stays
+        assert len(again.best) == len(late.best)
+
+
+def test_a_single_coordinate_has_no_main_effects(rng):
+    x = rng.random((30, 1))
+    found = fit(gp.Model(), merge(x, np.sin(9 * x[:, 0])), rng, 4)
+    assert len(found.best) == 3
+
+
+def test_a_fit_with_main_effects_is_no_start_for_a_model_without():
+    x, added, _ = two_structures(50, 0)
+    rng, data = np.random.default_rng(0), merge(x, added)
+    learned = fit(gp.Model(), data, rng, 4)
+    assert not has_main_effects(fit(gp.Model(main_effects=None), data, rng, 4, learned))

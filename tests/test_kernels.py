@@ -1,8 +1,16 @@
 import numpy as np
+import pytest
 from scipy.special import gamma, kv
 
+from gradients import assert_gradient
 from rmes import kernels
-from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL, squared_distances
+from rmes.kernels import (
+    MATERN52,
+    SQUARED_EXPONENTIAL,
+    MainEffects,
+    correlate,
+    squared_distances,
+)
 
 
 def test_correlations_match_their_definitions(rng):
@@ -43,6 +51,39 @@ def test_distances_match_the_plain_sum(rng):
     a, b = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 5, 3))
     plain = np.sum((a[:, :, None] - b[:, None]) ** 2, axis=-1)
     np.testing.assert_allclose(squared_distances(a, b), plain, atol=1e-14)
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.4, 1.0])
+def test_a_weighted_correlation_has_the_gradient_that_is_pulled(kernel, rng, share):
+    points, weights, scale = rng.random((9, 3)), rng.normal(size=(5, 9)), np.array([0.4, 0.7, 0.7])
+    main = None
+    if share is not None:
+        main = MainEffects(np.array([[share]]), scale[None] ** -2, ((0,), (1, 2)))
+
+    def weighted(x):
+        alike = correlate(kernel, squared_distances(x / scale, points / scale), x, points, main)
+        value = np.sum(weights * alike.value, axis=1)
+        return value, 2.0 * alike.pull(weights, x, points) / scale**2
+
+    assert_gradient(weighted, rng.random((5, 3)))
+
+
+def blended(main, kernel, together, x, points):
+    together = together.copy()
+    main.blend(kernel, together, x, points)
+    return together
+
+
+def test_without_a_share_there_are_no_main_effects_and_one_coordinate_has_nothing_else(kernel, rng):
+    x, points = rng.random((4, 1)), rng.random((6, 1))
+    plain = kernel.value(squared_distances(x / 0.3, points / 0.3))
+    for share in (0.0, 0.5, 1.0):
+        main = MainEffects(np.array([[share]]), np.array([[0.3**-2]]), ((0,),))
+        np.testing.assert_allclose(blended(main, kernel, plain, x, points), plain, rtol=1e-9)
+    x, points = rng.random((4, 2)), rng.random((6, 2))
+    plain = kernel.value(squared_distances(x / 0.3, points / 0.3))
+    none = MainEffects(np.array([[0.0]]), np.full((1, 2), 0.3**-2), ((0,), (1,)))
+    np.testing.assert_array_equal(blended(none, kernel, plain, x, points), plain)
 
 
 def test_frequencies_have_the_kernel_as_characteristic_function(kernel, rng):

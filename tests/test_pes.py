@@ -43,7 +43,7 @@ def random_maximizers(rng, given: Posterior, count):
 
 def one_setting(given: Posterior, s):
     """The posterior of setting s alone."""
-    shared = ("model", "x")
+    shared = ("model", "x", "main")
     own = {f.name: getattr(given, f.name)[[s]] for f in fields(given) if f.name not in shared}
     return replace(given, **own)
 

@@ -2,12 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes.gp import Model, bounds, log_evidence, log_evidence_and_gradient, log_prior
+from rmes.gp import (
+    Model,
+    bounds,
+    length_scales,
+    log_evidence,
+    log_evidence_and_gradient,
+    log_prior,
+)
 from rmes.measurements import Data
 from rmes.multistart import Climb, climb, space_filling, spread
 
@@ -21,7 +29,8 @@ class Fit:
     Attributes
     ----------
     best : (p,) array
-        Log hyperparameters of the highest posterior density (or likelihood).
+        Log hyperparameters of the highest posterior density (or likelihood), in the order of
+        `rmes.gp.bounds`; with main effects there is one more of them.
     covariance : (p, p) array
         Inverse curvature there.
     samples : (S, p) array
@@ -59,14 +68,23 @@ class Fit:
         return Fit(best, covariance, samples, int(saved["size"]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Target:
     """Log evidence plus log prior of the log hyperparameters within their box."""
 
     model: Model
     data: Data
-    low: Array
-    high: Array
+    main: bool = False  # whether there are main effects
+
+    @cached_property
+    def low(self) -> Array:
+        """Least values (p,)."""
+        return bounds(self.model, self.data, self.main)[0]
+
+    @cached_property
+    def high(self) -> Array:
+        """Greatest values (p,)."""
+        return bounds(self.model, self.data, self.main)[1]
 
     @property
     def width(self) -> Array:
@@ -81,7 +99,7 @@ class _Target:
     @property
     def scales(self) -> int:
         """Number of length-scales; they come first."""
-        return len(self.low) - 1 - self.data.infers_noise
+        return length_scales(self.model, self.data)
 
     def __call__(self, unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
         """Values (m,) and gradients (m, p) at points of the unit cube."""
@@ -120,12 +138,14 @@ def fit(
 
     A cold fit races climbs from many starts, on a subset of the data where they are many, and
     hops between the modes of the likelihood, of which a flat prior leaves several. A warm one
-    climbs from the last optimum, and moves the samples by a few Metropolis steps.
+    climbs from the last optimum, and moves the samples by a few Metropolis steps. Now and then the
+    fit is made with main effects and without, and the likelier kept.
     """
-    target = _Target(model, data, *bounds(model, data))
-    low, high, width, density = target.low, target.high, target.width, target.density
+    target = _Target(model, data)
+    if warm is not None and len(warm.best) == len(target.low) + 1 and model.main_effects:
+        target = replace(target, main=True)
     samples = _affordable(samples, data.size)
-    if warm is not None and warm.best.shape != low.shape:
+    if warm is not None and warm.best.shape != target.low.shape:
         warm = None
     # The curvature is good for a while, and so is the best setting where it only says around
     # which to propose samples.
@@ -136,15 +156,20 @@ def fit(
         if warm is None:
             found = _polish(target, _cold(target, rng))
         else:
+            width = target.width
             guess = (warm.covariance / np.outer(width, width))[None]
             tolerance = _LOOSE_TOLERANCE if samples else _WARM_TOLERANCE
             found = climb(target, target.unit(warm.best)[None], 1.0 / width, tolerance, guess)
-        top = int(np.argmax(found.value))
-        best = np.clip(low + found.x[top] * width, low, high)
-        covariance = found.curvature[top] * np.outer(width, width)
+        top = _Top.of(target, found)
+        if aged and model.main_effects and target.scales > 1 and data.size >= _ENOUGH:
+            other = _otherwise(top)
+            if other.value > top.value + (-_WORTH if target.main else _WORTH):
+                top, target, warm = other, other.target, None  # its samples were of another model
+        best, covariance = top.best, top.covariance
     if samples == 0:
         return Fit(best, covariance, np.empty((0, len(best))), data.size)
 
+    density = target.density
     if warm is None or aged:
         covariance, size = _laplace(target, best), data.size
     else:
@@ -153,14 +178,51 @@ def fit(
         particles = np.repeat(best[None], samples, axis=0)
         particles = _metropolis(density, particles, best, covariance, 6, rng)
     else:
-        particles = np.resize(warm.samples, (samples, len(low)))
+        particles = np.resize(warm.samples, (samples, len(best)))
         # With many rows one sample at a time: the others have hardly aged. With many parameters
         # more steps, since fewer proposals are accepted: after 40 measurements in 5 to 10
         # coordinates two steps left 1.13 times the regret of six (280 pairs of runs, ± 0.08).
         turn = slice(None) if data.size <= _SMALL else [data.size % samples]
-        steps = 6 if len(low) > 6 and data.size <= _SMALL else 2
+        steps = 6 if len(best) > 6 and data.size <= _SMALL else 2
         particles[turn] = _metropolis(density, particles[turn], best, covariance, steps, rng)
     return Fit(best, covariance, particles, size)
+
+
+class _Top(NamedTuple):
+    """The highest end of a climb: its value, log hyperparameters and inverse curvature."""
+
+    target: _Target
+    value: float
+    best: Array
+    covariance: Array
+
+    @staticmethod
+    def of(target: _Target, found: Climb) -> "_Top":
+        top, width = int(np.argmax(found.value)), target.width
+        best = np.clip(target.low + found.x[top] * width, target.low, target.high)
+        return _Top(target, found.value[top], best, found.curvature[top] * np.outer(width, width))
+
+
+# Nats of the log posterior that main effects must bring: about what the density of their share
+# would lose by being averaged over the prior.
+_WORTH = 0.5
+_ENOUGH = 15  # rows; fewer hardly ever tell
+# Odds of main effects from which climbs start, and factors of the length-scales found without:
+# what is a ripple of one coordinate alone can pass for noise among all of them.
+_STARTS = np.log([[0.4, 1.0], [7.0, 1.0], [20.0, 0.4]])
+
+
+def _otherwise(top: _Top) -> _Top:
+    """The best with main effects where there were none, or without them where there were."""
+    target = replace(top.target, main=not top.target.main)
+    if target.main:
+        starts = np.column_stack([np.tile(top.best, (len(_STARTS), 1)), _STARTS[:, 0]])
+        starts[:, : target.scales] += _STARTS[:, 1:]
+    else:
+        starts = top.best[None, :-1]
+    rounds = _LEGS[1]
+    found = climb(target, target.unit(starts), 1.0 / target.width, _ROUGH, None, rounds, race=True)
+    return _Top.of(target, found)
 
 
 def widened(model: Model, data: Data, learned: Fit, count: int, rng: np.random.Generator) -> Fit:
@@ -170,7 +232,7 @@ def widened(model: Model, data: Data, learned: Fit, count: int, rng: np.random.G
     Where data abound there are fewer of them, but never fewer than there were.
     """
     count = max(len(learned.samples), min(count, count * 100 // data.size))
-    target = _Target(model, data, *bounds(model, data))
+    target = _Target(model, data, len(learned.best) > len(bounds(model, data)[0]))
     particles = np.resize(learned.samples, (count, len(learned.best)))
     density, best, covariance = target.density, learned.best, learned.covariance
     return replace(learned, samples=_metropolis(density, particles, best, covariance, 6, rng))
@@ -185,6 +247,7 @@ _SMALL = 40  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance;
 # where samples are drawn around it, the loose one is near enough.
 _COLD_TOLERANCE, _WARM_TOLERANCE, _LOOSE_TOLERANCE = 1e-6, 1e-3, 5e-3
+_ROUGH = 0.05  # to tell whether there are main effects; the next fits climb on
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
 _LEGS = 6, 12, 24  # rounds of a race: half of the climbs show soon that they do not win
 _LEAST = 100  # rows of a subset, or a third of the data: the subsets together cost little then

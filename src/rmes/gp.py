@@ -3,6 +3,7 @@
 Notation (n rows of data, d coordinates, S settings of the hyperparameters):
 
     ℓ, v, τ²   length-scales (S, d), signal variance (S,), inferred noise variance (S,)
+    a          share of main effects in the signal variance (S,), where there are any
     K          v κ(X, X) + b² + diag(noise), (S, n, n); b² is the prior variance of the mean
     L          Cholesky factor of K;  L⁻¹ is kept, since moments then cost matrix products only
     α          K⁻¹ y, (S, n)
@@ -20,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+from scipy.special import expit
 
-from rmes.kernels import MATERN52, Kernel, squared_distances
+from rmes.kernels import MATERN52, Correlation, Kernel, MainEffects, correlate, squared_distances
 from rmes.measurements import LOG_TWO_PI, Data
 
 Array = NDArray[np.float64]
@@ -53,6 +55,9 @@ class Model:
     length_scale, signal_variance, noise_variance : LogNormal
         Priors. The median of the length-scales grows with √d, as distances do, up to d = 4. They
         are not independent: see `prior`.
+    main_effects : LogNormal or None
+        Prior of the odds a / (1 - a) of main effects, the part of the function that is a sum of
+        functions of one parameter each. The fit decides whether there is any; None: there is not.
     groups : tuple of int
         The length-scale that each column of x uses, numbered from 0; () gives each its own. The
         columns of a category share one.
@@ -63,6 +68,7 @@ class Model:
     length_scale: LogNormal = LogNormal(0.4, 1.0)
     signal_variance: LogNormal = LogNormal(1.0, 1.0)
     noise_variance: LogNormal = LogNormal(0.03, 2.0)
+    main_effects: LogNormal | None = LogNormal(1.0, 1.5)
     groups: tuple[int, ...] = ()
 
     def scales(self, columns: int) -> NDArray[np.intp]:
@@ -73,23 +79,55 @@ class Model:
     def paper(kernel: Kernel) -> "Model":
         """Zero mean and flat priors: fitting is maximum likelihood within the bounds."""
         flat = LogNormal(1.0, np.inf)
-        return Model(kernel, 0.0, flat, flat, flat)
+        return Model(kernel, 0.0, flat, flat, flat, main_effects=None)
 
 
-# The box of log hyperparameters: length-scales, signal variance, noise variance. Beyond it the
-# model is white noise or a constant, and a factor more changes nothing that can be measured.
-_BOUNDS = np.log([[5e-3, 2e2], [1e-4, 1e4], [1e-8, 1e2]])
+@cache
+def _alone(model: Model, columns: int) -> tuple[tuple[int, ...], ...]:
+    """The columns of x that have a main effect together: those of one length-scale."""
+    scales = model.scales(columns)
+    return tuple(tuple(np.flatnonzero(scales == g).tolist()) for g in range(scales.max() + 1))
 
 
-def bounds(model: Model, data: Data) -> tuple[Array, Array]:
-    """Bounds (p,), (p,) of the log hyperparameters: length-scales, signal, and noise if free."""
-    kinds = [0] * _length_scales(model, data) + [1] + [2] * data.infers_noise
+# The box of log hyperparameters: length-scales, signal variance, noise variance, odds of main
+# effects. Beyond it the model is white noise or a constant, or has only main effects or none, and a
+# factor more changes nothing that can be measured.
+_BOUNDS = np.log([[5e-3, 2e2], [1e-4, 1e4], [1e-8, 1e2], [3e-3, 3e2]])
+
+
+def bounds(model: Model, data: Data, main: bool = False) -> tuple[Array, Array]:
+    """Bounds (p,), (p,) of the log hyperparameters.
+
+    In this order: length-scales, signal variance, noise variance if it is inferred, odds of main
+    effects if there are any.
+    """
+    kinds = [0] * length_scales(model, data) + [1] + [2] * data.infers_noise + [3] * main
     return _BOUNDS[kinds, 0], _BOUNDS[kinds, 1]
 
 
-def _length_scales(model: Model, data: Data) -> int:
+def length_scales(model: Model, data: Data) -> int:
     """Number of length-scales."""
     return max(model.groups) + 1 if model.groups else data.x.shape[1]
+
+
+class _Levels(NamedTuple):
+    """All but the length-scales of m settings: variances (m,) of signal and noise, main effects."""
+
+    signal: Array
+    noise: Array
+    main: MainEffects | None
+
+
+def _levels(model: Model, data: Data, theta: Array) -> _Levels:
+    """What log hyperparameters (m, p) stand for; p tells whether there are main effects."""
+    d, noisy = length_scales(model, data), data.infers_noise
+    noise = np.exp(theta[:, d + 1]) if noisy else np.zeros(len(theta))
+    main = None
+    if theta.shape[1] > d + 1 + noisy:
+        columns = data.x.shape[1]
+        precision = np.exp(-2.0 * theta[:, None, model.scales(columns)])
+        main = MainEffects(expit(theta[:, -1])[:, None, None], precision, _alone(model, columns))
+    return _Levels(np.exp(theta[:, d]), noise, main)
 
 
 # Length-scales of one function are alike: so much of the prior variance of their logarithms is
@@ -102,15 +140,17 @@ _FREE = 4
 
 
 @cache
-def prior(model: Model, scales: int, infers_noise: bool) -> tuple[Array, Array]:
+def prior(model: Model, scales: int, infers_noise: bool, main: bool = False) -> tuple[Array, Array]:
     """Mean (p,) and precision (p, p) of the normal prior of the log hyperparameters.
 
     `scales` is the number of length-scales. With a the share that is common to them and b = (1 - a)
     min(1, 4 / d) each one's own, their covariance is proportional to b I + a 11', whose inverse is
     (I - a 11' / (b + a d)) / b.
     """
-    priors = [model.length_scale] * scales + [model.signal_variance, model.noise_variance]
-    priors = priors[: scales + 1 + infers_noise]
+    priors = [model.length_scale] * scales + [model.signal_variance]
+    priors += [model.noise_variance] * infers_noise
+    if main and model.main_effects is not None:
+        priors.append(model.main_effects)
     mean = np.log([each.median for each in priors])
     mean[:scales] += 0.5 * np.log(min(scales, _FREE))
     precision = np.diag(np.array([each.spread for each in priors]) ** -2.0)
@@ -123,7 +163,8 @@ def prior(model: Model, scales: int, infers_noise: bool) -> tuple[Array, Array]:
 
 def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
-    mean, precision = prior(model, _length_scales(model, data), data.infers_noise)
+    d, noisy = length_scales(model, data), data.infers_noise
+    mean, precision = prior(model, d, noisy, theta.shape[1] > d + 1 + noisy)
     offset = theta - mean
     pull = offset @ precision
     return -0.5 * np.einsum("ij,ij->i", offset, pull), -pull
@@ -138,21 +179,27 @@ def log_evidence(model: Model, data: Data, theta: Array) -> Array:
             values[row] = -np.inf
             continue
         alpha, _ = dpotrs(factor, data.y, lower=1)
-        values[row] = _log_likelihood(data, theta[row], factor, alpha)
+        values[row] = _log_likelihood(model, data, theta[row], factor, alpha)
     return values
 
 
 def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[float, Array]:
     """`log_evidence` and its gradient (p,) (Rasmussen & Williams 2006, eq. 5.9)."""
-    d = _length_scales(model, data)
+    d, levels = length_scales(model, data), _levels(model, data, theta[None])
     correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta[None])[0])
-    covariance = _noisy(model, data, theta[None], correlation[None])[0]
+    if levels.main is not None:
+        share, main = float(levels.main.share.item()), levels.main.of(0, np.float64)
+        singles = main.singles(model.kernel, data.x, data.x)
+        excess = np.add.reduce([single.value for single in singles]) / len(singles) - correlation
+        correlation += share * excess
+        slope *= 1.0 - share
+    covariance = _noisy(data, levels, model.mean_variance, correlation[None])[0]
     factor, info = dpotrf(covariance.T, lower=1, clean=1, overwrite_a=1)
     if info:
         return -np.inf, np.zeros_like(theta)
     alpha, _ = dpotrs(factor, data.y, lower=1)
-    value = _log_likelihood(data, theta, factor, alpha)
-    signal = np.exp(theta[d])
+    value = _log_likelihood(model, data, theta, factor, alpha)
+    signal = levels.signal[0]
 
     inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper one stays 0
     weight = np.multiply.outer(alpha, alpha)  # becomes αα' - K⁻¹
@@ -168,6 +215,12 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[f
     by_column = np.einsum("ij->i", slope) @ (z * z) - np.einsum("id,id->d", z, slope @ z)
     by_column *= -2.0 * signal
     gradient[:d] = np.bincount(scales, by_column, d) if model.groups else by_column
+    if levels.main is not None:
+        for g, single in enumerate(singles):  # dK_ij = -2 v (a / G) κ' s, of that group alone
+            fall = np.einsum("ij,ij,ij->", single.slope, single.distance, weight)
+            gradient[g] -= signal * share / len(singles) * fall
+        by_share = 0.5 * signal * np.einsum("ij,ij->", excess, weight)
+        gradient[-1] = share * (1.0 - share) * by_share
     floor = data.known < NOISE_FLOOR * signal
     if data.infers_noise:
         noise = np.exp(theta[d + 1]) * data.share
@@ -187,15 +240,12 @@ def _distances(model: Model, data: Data, theta: Array) -> Array:
     return s
 
 
-def _noisy(model: Model, data: Data, theta: Array, correlation: Array) -> Array:
+def _noisy(data: Data, levels: _Levels, mean_variance: float, correlation: Array) -> Array:
     """K (m, n, n) for correlations (m, n, n)."""
-    d = _length_scales(model, data)
-    signal = np.exp(theta[:, d])
-    covariance = signal[:, None, None] * correlation
-    if model.mean_variance:
-        covariance += model.mean_variance
-    noise = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
-    np.einsum("mii->mi", covariance)[:] += _row_noise(data, signal, noise)
+    covariance = levels.signal[:, None, None] * correlation
+    if mean_variance:
+        covariance += mean_variance
+    np.einsum("mii->mi", covariance)[:] += _row_noise(data, levels)
     return covariance
 
 
@@ -208,24 +258,28 @@ def _covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[int, 
     together = max(1, _TOGETHER // data.size**2)
     for first in range(0, len(theta), together):
         some = theta[first : first + together]
+        levels = _levels(model, data, some)
         correlation = model.kernel.value(_distances(model, data, some))
-        yield from enumerate(_noisy(model, data, some, correlation), first)
+        if levels.main is not None:
+            levels.main.blend(model.kernel, correlation, data.x, data.x)
+        yield from enumerate(_noisy(data, levels, model.mean_variance, correlation), first)
 
 
 _TOGETHER = 40_000  # numbers: 320 kB
 
 
-def _row_noise(data: Data, signal: Array, noise: Array) -> Array:
+def _row_noise(data: Data, levels: _Levels) -> Array:
     """Noise variance (m, n) of each row, at least NOISE_FLOOR of the signal variance."""
-    given = data.known + noise[:, None] * data.share
-    return np.asarray(np.maximum(given, NOISE_FLOOR * signal[:, None]))
+    given = data.known + levels.noise[:, None] * data.share
+    return np.asarray(np.maximum(given, NOISE_FLOOR * levels.signal[:, None]))
 
 
-def _log_likelihood(data: Data, theta: Array, factor: Array, alpha: Array) -> float:
+def _log_likelihood(model: Model, data: Data, theta: Array, factor: Array, alpha: Array) -> float:
     value = -0.5 * (data.y @ alpha) - np.log(factor.diagonal()).sum()
     value += data.constant - 0.5 * data.size * LOG_TWO_PI
     if data.repeats:  # what merged repeats say about the noise
-        value -= 0.5 * (data.repeats * theta[-1] + data.scatter * np.exp(-theta[-1]))
+        log_noise = theta[length_scales(model, data) + 1]
+        value -= 0.5 * (data.repeats * log_noise + data.scatter * np.exp(-log_noise))
     return float(value)
 
 
@@ -287,6 +341,7 @@ class Posterior:
         x in units of the length-scales.
     norms : (S, n) array
         Squared lengths of its rows.
+    main : MainEffects or None
     """
 
     model: Model
@@ -300,6 +355,7 @@ class Posterior:
     alpha: Array
     scaled: Array
     norms: Array
+    main: MainEffects | None
 
     @property
     def settings(self) -> int:
@@ -312,8 +368,23 @@ class Posterior:
         return self.signal_variance + self.model.mean_variance
 
     def correlation_with_data(self, x: Array) -> Array:
-        """κ(x, X) (S, m, n) for the points x (m, d)."""
-        return self.model.kernel.value(self._distances(x))
+        """The correlation (S, m, n) of the process at x (m, d) with the process at the data."""
+        return self._correlation(self._distances(x), x, self.x)
+
+    def correlation(self, x: Array, points: Array) -> Array:
+        """The same (S, m, k) with the process at other points (k, d)."""
+        scale = self.length_scales[:, None, :]
+        return self._correlation(squared_distances(x / scale, points / scale), x, points)
+
+    def alike(self, x: Array) -> Correlation:
+        """`correlation_with_data`, with what its gradients in x need."""
+        return correlate(self.model.kernel, self._distances(x), x, self.x, self.main)
+
+    def _correlation(self, distances: Array, x: Array, points: Array) -> Array:
+        together = self.model.kernel.value(distances)
+        if self.main is not None:
+            self.main.blend(self.model.kernel, together, x, points)
+        return together
 
     def covariance_with_data(self, x: Array) -> Array:
         """Prior covariance (S, m, n) of the process at x (m, d) with the process at the data."""
@@ -342,6 +413,9 @@ class Posterior:
                 (x / scale).astype(precision), self.scaled[s].astype(precision)
             )
             k[s] = self.model.kernel.value(distances)
+            if self.main is not None:
+                main, single = self.main.of(s, precision), x.astype(precision)
+                main.blend(self.model.kernel, k[s], single, self.x.astype(precision))
             covariance = k[s] * precision(self.signal_variance[s])
             covariance += precision(self.model.mean_variance)
             mean[s] = covariance @ self.alpha[s].astype(precision)
@@ -355,32 +429,26 @@ class Posterior:
 
     def moments(self, x: Array) -> Moments:
         """Mean and variance of the process at x (m, d) with their gradients in x."""
-        kernel, slope = self.model.kernel.value_and_slope(self._distances(x))
+        alike = self.alike(x)
         signal = self.signal_variance[:, None, None]
-        k = signal * kernel
+        k = signal * alike.value
         k += self.model.mean_variance
         mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
         half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))  # (L⁻¹k)'
         variance = self._variance(half)
-        slope *= 2.0 * signal  # dk/dx_i = slope (x_i - X_i) / ℓ_i²
-        weights = np.empty((len(k), 2, *k.shape[1:]))
-        np.multiply(slope, self.alpha[:, None, :], out=weights[:, 0])
-        np.matmul(half, self.inverse_factor, out=weights[:, 1])  # (K⁻¹k)'
-        weights[:, 1] *= slope
-        # Σ_j weights_j (x - X_j) / ℓ², without forming the differences
-        pulled = np.einsum("stmn->stm", weights)[..., None] * x
-        pulled -= np.matmul(weights, self.x)
-        pulled /= np.square(self.length_scales)[:, None, None, :]
-        return Moments(mean, variance, pulled[:, 0], -2.0 * pulled[:, 1])
+        weights = np.empty((2, *k.shape))  # of dk in the mean, and in half the variance
+        weights[0] = (2.0 * signal) * self.alpha[:, None, :]
+        np.matmul(half, self.inverse_factor, out=weights[1])  # (K⁻¹k)'
+        weights[1] *= -4.0 * signal
+        pulled = alike.pull(weights, x, self.x)
+        pulled /= np.square(self.length_scales)[:, None, :]
+        return Moments(mean, variance, pulled[0], pulled[1])
 
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Mean (S, m) and full covariance (S, m, m) of the process at x (m, d)."""
-        z = x / self.length_scales[:, None, :]
         k = self.covariance_with_data(x)
         half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))
-        prior = self.signal_variance[:, None, None] * self.model.kernel.value(
-            squared_distances(z, z)
-        )
+        prior = self.signal_variance[:, None, None] * self.correlation(x, x)
         covariance = prior + self.model.mean_variance - half @ np.swapaxes(half, 1, 2)
         return np.matmul(k, self.alpha[:, :, None])[..., 0], covariance
 
@@ -397,12 +465,9 @@ class Posterior:
         noise = np.maximum(
             np.broadcast_to(noise_variance, (s, q)), NOISE_FLOOR * self.signal_variance[:, None]
         )
-        z = x / self.length_scales[:, None, :]
         k = self.covariance_with_data(x)
         half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))  # (S, q, n)
-        corner = self.signal_variance[:, None, None] * self.model.kernel.value(
-            squared_distances(z, z)
-        )
+        corner = self.signal_variance[:, None, None] * self.correlation(x, x)
         corner += self.model.mean_variance - half @ np.swapaxes(half, 1, 2)
         corner[:, np.arange(q), np.arange(q)] += noise
         inverse = np.zeros((s, n + q, n + q))
@@ -421,6 +486,7 @@ class Posterior:
             (self.length_scales, self.signal_variance, self.noise_variance),
             np.concatenate([self.row_noise, noise], axis=1),
             inverse,
+            self.main,
         )
 
     def _distances(self, x: Array) -> Array:
@@ -435,20 +501,18 @@ class Posterior:
 
 def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     """Condition the process on data, for each of the log hyperparameters theta (S, p)."""
-    d = _length_scales(model, data)
-    signals = np.exp(theta[:, d])
-    noises = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
-    row_noise = _row_noise(data, signals, noises)
+    levels = _levels(model, data, theta)
+    row_noise = _row_noise(data, levels)
     inverse = np.empty((len(theta), data.size, data.size))
     for row, matrix in _covariances(model, data, theta):
         factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
         if info:
-            raise np.linalg.LinAlgError(_singular(signals[row], row_noise[row].min()))
+            raise np.linalg.LinAlgError(_singular(levels.signal[row], row_noise[row].min()))
         inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
-    length_scales = np.ascontiguousarray(np.exp(theta[:, model.scales(data.x.shape[1])]))
-    hyperparameters = (length_scales, signals, noises)
+    scales = np.ascontiguousarray(np.exp(theta[:, model.scales(data.x.shape[1])]))
+    hyperparameters = (scales, levels.signal, levels.noise)
     y = np.repeat(data.y[None], len(theta), axis=0)
-    return _assemble(model, data.x, y, hyperparameters, row_noise, inverse)
+    return _assemble(model, data.x, y, hyperparameters, row_noise, inverse, levels.main)
 
 
 def _assemble(
@@ -458,6 +522,7 @@ def _assemble(
     hyperparameters: tuple[Array, Array, Array],
     row_noise: Array,
     inverse: Array,
+    main: MainEffects | None,
 ) -> Posterior:
     white = np.matmul(inverse, y[:, :, None])
     alpha = np.matmul(np.swapaxes(inverse, 1, 2), white)[..., 0]
@@ -465,7 +530,7 @@ def _assemble(
     # saved and read again must give the same numbers.
     scaled = np.ascontiguousarray(x / hyperparameters[0][:, None, :])
     norms = np.einsum("...i,...i->...", scaled, scaled)
-    return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha, scaled, norms)
+    return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha, scaled, norms, main)
 
 
 def _singular(signal: float, noise: float) -> str:

@@ -4,16 +4,23 @@ Both are functions of one number, the scaled squared distance s = Σ_i ((x_i - x
 Derivatives in x and in log ℓ follow from dκ/ds by the chain rule, and dκ/ds is smooth at
 s = 0 for both, so nothing here divides by a distance. Gradients and Hessians of the process have
 covariances with dκ/ds to d³κ/ds³ in them (`slopes`).
+
+A function may be more than that alike where a single coordinate is: with main effects, a sum of
+functions of one coordinate each, which have the share a of the variance, the correlation is
+
+    (1 - a) κ(Σ_i s_i) + (a / d) Σ_i κ(s_i),   s_i = ((x_i - x'_i) / ℓ_i)².
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 Array = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]  # also in single precision, where many points are looked at
 
 _ROOT_FIVE = float(np.sqrt(5.0))
 
@@ -127,3 +134,102 @@ def squared_distances(a: Array, b: Array, norms: Array | None = None) -> Array:
     product += np.einsum("...i,...i->...", a, a)[..., :, None]
     product += (np.einsum("...i,...i->...", b, b) if norms is None else norms)[..., None, :]
     return np.maximum(product, 0.0, out=product)
+
+
+class Single(NamedTuple):
+    """A main effect: its columns of x, and s_i, κ(s_i) and dκ/ds_i (..., m, n) in them alone."""
+
+    columns: list[int]
+    distance: Array
+    value: Array
+    slope: Array
+
+
+@dataclass(frozen=True, slots=True)
+class MainEffects:
+    """What main effects depend on, for settings S or for rows m that have their own.
+
+    Attributes
+    ----------
+    share : (S, 1, 1) or (m, 1) array
+        The a of each.
+    precision : (S, 1, d) or (m, d) array
+        1/ℓ².
+    groups : tuple of columns
+        One column each, or the columns of a category, which share a length-scale.
+    """
+
+    share: Array
+    precision: Array
+    groups: tuple[tuple[int, ...], ...]
+
+    def at(self, rows: NDArray[np.intp]) -> "MainEffects":
+        """For m rows, of which each has its own of the S settings."""
+        return MainEffects(self.share[rows, 0], self.precision[rows, 0], self.groups)
+
+    def of(self, setting: int, precision: type[np.floating[Any]]) -> "MainEffects":
+        """Of one setting alone, in a floating-point precision."""
+        share, scales = self.share[setting], self.precision[setting]
+        return MainEffects(share.astype(precision), scales.astype(precision), self.groups)
+
+    def blend(self, kernel: Kernel, together: Floats, x: Floats, points: Floats) -> None:
+        """Make κ(Σ_i s_i) (..., m, n) of x (m, d) and points (n, d) the correlation, in place."""
+        together *= 1.0 - self.share
+        share = self.share / np.float32(len(self.groups))  # exact, and single stays single
+        for _, distance in self._distances(x, points):
+            together += share * kernel.value(distance)
+
+    def singles(self, kernel: Kernel, x: Array, points: Array) -> list[Single]:
+        """Each of them."""
+        return [
+            Single(columns, distance, *kernel.value_and_slope(distance))
+            for columns, distance in self._distances(x, points)
+        ]
+
+    def _distances(self, x: Floats, points: Floats) -> Iterator[tuple[list[int], Any]]:
+        for columns in self.groups:
+            square = np.square(x[:, columns[0], None] - points[:, columns[0]])
+            for column in columns[1:]:
+                square += np.square(x[:, column, None] - points[:, column])
+            yield list(columns), self.precision[..., columns[0], None] * square
+
+
+class Correlation(NamedTuple):
+    """A correlation (..., m, n), its slope in Σ_i s_i, and in each s_i alone."""
+
+    value: Array
+    slope: Array
+    singles: list[Single]
+
+    def pull(self, weights: Array, x: Array, points: Array) -> Array:
+        """½ ℓ² times the gradient (..., m, d) in x of Σ_j weights_j κ(x, points_j).
+
+        For weights (..., m, n), x (m, d) and points (n, d); no differences of them are formed.
+        """
+        pulled = _pull(weights * self.slope, x, points)
+        for columns, _, _, slope in self.singles:
+            pulled[..., columns] += _pull(weights * slope, x[:, columns], points[:, columns])
+        return pulled
+
+
+def _pull(weights: Array, x: Array, points: Array) -> Array:
+    """Σ_j weights_j (x - points_j)."""
+    total = np.einsum("...n->...", weights)[..., None]
+    return np.asarray(total * x - np.matmul(weights, points))
+
+
+def correlate(
+    kernel: Kernel, distance: Array, x: Array, points: Array, main: MainEffects | None = None
+) -> Correlation:
+    """The correlation of x (m, d) with points (n, d), at scaled squared distances (..., m, n)."""
+    value, slope = kernel.value_and_slope(distance)
+    if main is None:
+        return Correlation(value, slope, [])
+    value *= 1.0 - main.share
+    slope *= 1.0 - main.share
+    share = main.share / len(main.groups)
+    singles = main.singles(kernel, x, points)
+    for single in singles:
+        value += share * single.value
+        np.multiply(single.slope, share, out=single.slope)
+    return Correlation(value, slope, singles)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rmes.acquisition import expected_improvement
 from rmes.gp import Posterior, Screened
-from rmes.kernels import squared_distances
+from rmes.kernels import correlate, squared_distances
 from rmes.normal import cdf
 
 Array = NDArray[np.float64]
@@ -122,11 +122,13 @@ class Knowledge:
         gp, n = self.posterior, len(self.posterior.x)
         slope = np.zeros((len(x), len(self.level) + 1))
         for s, scale in enumerate(gp.length_scales):
-            near = squared_distances(x / scale, self.scaled[s, n:])
+            near = gp.model.kernel.value(squared_distances(x / scale, self.scaled[s, n:]))
+            if gp.main is not None:
+                gp.main.of(s, np.float64).blend(gp.model.kernel, near, x, self.points[n:])
             signal, constant = gp.signal_variance[s], gp.model.mean_variance
             weight = self.table[s, n:-1]
             line = np.empty_like(slope)
-            line[:, :-1] = signal * gp.model.kernel.value(near)
+            line[:, :-1] = signal * near
             line[:, :-1] -= (signal * seen.correlation[s]) @ weight.T
             line[:, :-1] += constant * (1.0 - weight.sum(axis=1))
             line[:, -1] = seen.variance[s]
@@ -145,8 +147,9 @@ class Knowledge:
         gp, n = self.posterior, len(self.posterior.x)
         signal = gp.signal_variance[:, None, None]
         scale = gp.length_scales[:, None, :]
-        kernel, fall = gp.model.kernel.value_and_slope(squared_distances(x / scale, self.scaled))
-        k = signal * kernel
+        distance = squared_distances(x / scale, self.scaled)
+        alike = correlate(gp.model.kernel, distance, x, self.points, gp.main)
+        k = signal * alike.value
         k += gp.model.mean_variance
         products = np.matmul(k[:, :, :n], np.swapaxes(self.table, 1, 2))
         half, mean = products[:, :, :n], products[:, :, -1]
@@ -172,9 +175,8 @@ class Knowledge:
         pull = np.empty_like(k)
         np.matmul(products, self.table, out=pull[:, :, :n])
         pull[:, :, n:] = push[:, :, :-1]
-        fall *= (2.0 / gp.settings) * signal
-        pull *= fall
-        gradient = np.einsum("smn->sm", pull)[:, :, None] * x - np.matmul(pull, self.points)
+        pull *= (2.0 / gp.settings) * signal
+        gradient = alike.pull(pull, x, self.points)
         gradient /= np.square(scale)
         gradient = np.add.reduce(gradient)
         value = np.maximum(rise.value, 1e-300)

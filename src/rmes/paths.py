@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmes.gp import Posterior
+from rmes.kernels import correlate
 from rmes.multistart import space_filling
 
 Array = NDArray[np.float64]
@@ -114,12 +115,13 @@ class Paths:
         distances = (-2.0 * scaled) @ gp.x.T  # (m, n)
         distances += gp.norms[s]
         distances += np.einsum("ij,ij->i", scaled, x)[:, None]
-        kernel, slope = gp.model.kernel.value_and_slope(np.maximum(distances, 0.0, out=distances))
+        main = None if gp.main is None else gp.main.at(s)
+        np.maximum(distances, 0.0, out=distances)
+        alike = correlate(gp.model.kernel, distances, x, gp.x, main)
         weight = self.correction.reshape(-1, len(gp.x))[rows]
-        value += np.einsum("ij,ij->i", kernel, weight)
+        value += np.einsum("ij,ij->i", alike.value, weight)
         value += self.constant.ravel()[rows]
-        slope *= weight
-        pull = np.einsum("mn->m", slope)[:, None] * x - slope @ gp.x
+        pull = alike.pull(weight, x, gp.x)
         pull *= 2.0 * precision
         gradient += pull
         return value, gradient
@@ -129,11 +131,26 @@ def draw(posterior: Posterior, count: int, features: int, rng: np.random.Generat
     """Draw `count` paths for each setting, with `features` frequencies."""
     gp = posterior
     settings, n, d = gp.settings, len(gp.x), gp.x.shape[1]
+    together = features
+    if gp.main is not None:
+        features += features // 2
     # Well-spread frequencies halve the error of the kernel that independent ones would leave.
     uniform = space_filling(features * settings, d + 3, rng)
     standard = gp.model.kernel.frequencies(uniform).reshape(features, settings, d)
     frequencies = np.swapaxes(standard, 0, 1) / (2.0 * np.pi * gp.length_scales[:, None, :])
-    amplitude = np.sqrt(gp.signal_variance / features)[:, None, None]
+    variance = np.repeat(gp.signal_variance[:, None] / together, features, axis=1)
+    if gp.main is not None:
+        # The spectral density of few coordinates is the marginal of that of all: a main effect
+        # keeps its own columns of a frequency.
+        share, groups = gp.main.share[:, :, 0], len(gp.main.groups)
+        whose = np.arange(features - together) % groups
+        own = np.zeros((groups, d))
+        for row, columns in zip(own, gp.main.groups, strict=True):
+            row[list(columns)] = 1.0
+        frequencies[:, together:] *= own[whose]
+        variance[:, :together] *= 1.0 - share
+        variance[:, together:] *= share * together / (groups * np.bincount(whose)[whose])
+    amplitude = np.sqrt(np.concatenate([variance, variance], axis=1))[:, None, :]
     weights = amplitude * rng.standard_normal((settings, count, 2 * features))
     offset = np.sqrt(gp.model.mean_variance) * rng.standard_normal((settings, count))
     noise = np.sqrt(gp.row_noise)[:, None, :] * rng.standard_normal((settings, count, n))

@@ -91,6 +91,8 @@ def predictive_entropy_search(
         raise ValueError(
             f"maximizers must be (S, P, d) = ({settings}, P > 0, {d}), not {maximizers.shape}"
         )
+    if posterior.main is not None:
+        raise ValueError("predictive entropy search knows no main effects: fit a model without")
     if not np.all((maximizers >= 0.0) & (maximizers <= 1.0)):
         raise ValueError("maximizers must lie in the unit cube; some lie outside or are NaN")
     noise = np.asarray(noise_variance, dtype=float)

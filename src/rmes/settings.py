@@ -1,7 +1,7 @@
 """What a suggestion depends on beside the measurements: how to choose, and among what."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Settings:
         expected to improve the answer most. Information alone would measure one place again and
         again, and learn the value there rather than the way to a better one.
     model : Model
+        Predictive entropy search, "pes", has no main effects, whatever the model says.
     """
 
     acquisition: str = "rmes"
@@ -57,6 +58,8 @@ class Settings:
         for name, least in (("samples", 0), ("maxima", 1), ("candidates", 1), ("climbs", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least {least}")
+        if self.acquisition == "pes" and self.model.main_effects:
+            object.__setattr__(self, "model", replace(self.model, main_effects=None))
 
 
 @dataclass(frozen=True, slots=True)
