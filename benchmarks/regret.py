@@ -39,7 +39,17 @@ import numpy as np
 from tqdm import tqdm
 
 from peers import TOOLS
-from problems import CLASSIC, NOISES, OTHERS, TABLE, all_names, initial_points, noises_of, problem
+from problems import (
+    CLASSIC,
+    FRESH,
+    NOISES,
+    OTHERS,
+    TABLE,
+    all_names,
+    initial_points,
+    noises_of,
+    problem,
+)
 
 INITIAL = 10  # every tool's own random start is over by then
 BUDGETS = (40, 160)  # where results are compared; a run of 160 passes through 40
@@ -325,7 +335,8 @@ def noise_level(text: str) -> float | str:
 
 
 def main() -> None:
-    groups = {"classic": list(CLASSIC), "others": list(OTHERS), "all": all_names()}
+    groups = {"classic": list(CLASSIC), "others": list(OTHERS), "fresh": list(FRESH)}
+    groups["all"] = all_names()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", nargs="+", choices=[*TOOLS, "all"], default=DEFAULT_TOOLS)
     parser.add_argument(
@@ -334,7 +345,7 @@ def main() -> None:
         choices=[*all_names(), *groups],
         default=["classic"],
         metavar="NAME",
-        help="classic, others, all, or names such as branin, bbob-f8-5, hpo-vehicle",
+        help="classic, others, fresh, all, or names such as branin, bbob-f8-5, hpo-vehicle",
     )
     parser.add_argument("--noises", nargs="+", type=noise_level, default=list(NOISES))
     parser.add_argument("--budget", type=int, default=40, help="measurements in a run")

@@ -11,7 +11,7 @@ import pytest
 import ranking
 import regret
 import regret_page
-from problems import CLASSIC, OTHERS, TABLE, initial_points, noises_of, problem
+from problems import CLASSIC, FRESH, OTHERS, TABLE, initial_points, noises_of, problem
 
 MINIMISERS = {  # in the cube
     "branin": [(np.pi + 5) / 15, 2.275 / 15],
@@ -35,6 +35,17 @@ MINIMISERS = {  # in the cube
     "zakharov-6": [1 / 3] * 6,
     "branin-4-idle": [(np.pi + 5) / 15, 2.275 / 15, 0.1, 0.4, 0.6, 0.9],
     "hartmann-3-5-idle": [0.114614, 0.555649, 0.852547, 0.1, 0.3, 0.5, 0.7, 0.9],
+    "himmelblau-2": [0.8, 0.7],
+    "bohachevsky-2": [80 / 180] * 2,
+    "holder-table-2": [(10 + 8.055023) / 20, (10 + 9.664590) / 20],
+    "drop-wave-2": [3 / 8] * 2,
+    "colville-4": [0.55] * 4,
+    "powell-4": [4 / 9] * 4,
+    "alpine-4": [0.3] * 4,
+    "hartmann-4": [0.187395, 0.194151, 0.557918, 0.264780],
+    "salomon-5": [0.4] * 5,
+    "friedman-5": [0.5, 1.0, 0.0, 1.0, 1.0],
+    "trid-6": [(36 + z) / 72 for z in (6, 10, 12, 12, 10, 6)],
 }
 
 
@@ -57,10 +68,12 @@ def row(tool, seed, answer, name="branin", noise=0.2, budget=40, **more):
         "cpu_seconds": [0.1, 1.0],
         "peak_mb": 1.0,
         "repeats": 0,
+        "cpu_model": "one",
+        "date": "2026-01-01",
     } | more
 
 
-@pytest.mark.parametrize("name", CLASSIC | OTHERS)
+@pytest.mark.parametrize("name", CLASSIC | OTHERS | FRESH)
 def test_least_value_is_reached_at_the_known_place_and_not_undercut(name):
     given = problem(name)
     assert given.truth(np.array(MINIMISERS[name])) == pytest.approx(given.least, abs=1e-5)
@@ -214,6 +227,15 @@ def test_functions_added_later_are_ranked_apart():
     assert "branin" not in others.split("## Time")[0]
     assert "| rmes   | 1.50" in usual
     assert "| rmes   | 2.00" in others
+
+
+def test_times_are_compared_on_one_kind_of_processor():
+    rows = [row("rmes", 0, 1.0), row("random", 0, 1.0, seconds=[0.3, 3.0])]
+    rows.append(row("random", 1, 1.0, seconds=[0.7, 7.0], cpu_model="another", date="2026-02-01"))
+    rows.append(row("optuna-tpe", 0, 1.0, cpu_model="another"))
+    cells = [line.split("|")[1:-1] for line in regret_page.cost_table(rows).splitlines()[2:]]
+    timed = {cell[0].strip(): (cell[3].strip(), cell[4].strip()) for cell in cells}
+    assert timed == {"rmes": ("1", "0.100"), "random": ("1", "0.300"), "optuna-tpe": ("0", "–")}
 
 
 # Resuming.
