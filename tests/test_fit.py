@@ -1,10 +1,12 @@
+import json
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from rmes import gp
-from rmes.fit import fit
+from rmes.fit import Fit, fit
 from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL, squared_distances
 from rmes.measurements import merge
 
@@ -148,7 +150,8 @@ def two_structures(n, seed):
 
 
 def has_main_effects(found):
-    return len(found.best) == 3 + 2 + 1
+    assert found.samples.shape[1] == len(found.best) == 3 + 2 + found.main
+    return found.main
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -199,3 +202,26 @@ def test_a_fit_with_main_effects_is_no_start_for_a_model_without():
     rng, data = np.random.default_rng(0), merge(x, added)
     learned = fit(gp.Model(), data, rng, 4)
     assert not has_main_effects(fit(gp.Model(main_effects=None), data, rng, 4, learned))
+
+
+def test_a_fit_is_no_start_where_another_hyperparameter_has_come_or_gone():
+    """The odds of main effects must not be taken for a noise, of which there are as many."""
+    x, added, _ = two_structures(50, 0)
+    rng = np.random.default_rng(0)
+    known = fit(gp.Model(), merge(x, added, 0.01), rng, 4)
+    assert known.main
+    data = merge(x, added)
+    after = fit(gp.Model(), data, np.random.default_rng(1), 4, known)
+    cold = fit(gp.Model(), data, np.random.default_rng(1), 4)
+    np.testing.assert_array_equal(after.samples, cold.samples)
+
+
+def test_a_saved_fit_is_the_same():
+    x, added, _ = two_structures(50, 0)
+    found = fit(gp.Model(), merge(x, added), np.random.default_rng(0), 4)
+    again = Fit.from_json(json.loads(json.dumps(found.to_json())))
+    assert (again.size, again.main) == (found.size, True)
+    for name in ("best", "covariance", "samples"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+    before = {key: value for key, value in found.to_json().items() if key != "main"}
+    assert not Fit.from_json(before).main  # as older versions wrote it

@@ -15,6 +15,7 @@ import rmes
 from rmes import gp
 from rmes.measurements import merge
 from rmes.settings import Settings
+from rmes.space import Space
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 LINE = {"x": (0.0, 1.0)}
@@ -1062,3 +1063,27 @@ def test_questions_are_answered_where_every_parameter_is_fixed():
     assert opt.information([{"x": 1.0}]) == 0.0
     assert opt.predict_noise([{"x": 1.0}]) > 0.0
     assert len(opt.outlook().optima) == len(opt.outlook().gaps)
+
+
+def test_a_run_with_main_effects_goes_on_as_it_was():
+    """Sums over parameters, a category among them, are learnt as such; also after a pause."""
+    space = {"a": (0.0, 1.0), "b": (0.0, 1.0), "c": rmes.Categorical(["x", "y", "z"])}
+    height = {"x": 0.0, "y": 1.2, "z": -1.0}
+
+    def measure(params):
+        return np.sin(9 * params["a"]) + np.cos(7 * params["b"]) + height[params["c"]]
+
+    opt, rng = rmes.Optimizer(space, "maximize", noise_sd=0.05, seed=3), np.random.default_rng(3)
+    for params in [Space(space).decode(x) for x in rng.random((40, 5))]:
+        opt.tell(params, measure(params) + 0.05 * rng.standard_normal())
+    opt.ask()
+    assert opt.learned.main
+    again = rmes.Optimizer.from_json(opt.to_json())
+    for _ in range(3):
+        one, two = opt.ask(), again.ask()
+        assert one == two
+        for each in (opt, again):
+            each.tell(one.id, measure(one.params))
+    best = opt.recommend()
+    assert best.params["c"] == "y"
+    assert measure(best.params) > 3.0  # of 3.2

@@ -30,19 +30,22 @@ class Fit:
     ----------
     best : (p,) array
         Log hyperparameters of the highest posterior density (or likelihood), in the order of
-        `rmes.gp.bounds`; with main effects there is one more of them.
+        `rmes.gp.bounds`.
     covariance : (p, p) array
         Inverse curvature there.
     samples : (S, p) array
         Draws from the posterior of the log hyperparameters; S may be 0.
     size : int
-        Number of rows at which `covariance` was last computed.
+        Number of rows at which `covariance` and `main` were last thought over.
+    main : bool
+        Whether the last hyperparameter is the odds of main effects.
     """
 
     best: Array
     covariance: Array
     samples: Array
     size: int
+    main: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All there is, in plain types."""
@@ -51,6 +54,7 @@ class Fit:
             "covariance": self.covariance.tolist(),
             "samples": self.samples.tolist(),
             "size": self.size,
+            "main": self.main,
         }
 
     @staticmethod
@@ -65,7 +69,7 @@ class Fit:
             raise ValueError("it holds a value that is not finite")
         if len(samples):
             np.linalg.cholesky(covariance)  # raises where nothing can be drawn with it
-        return Fit(best, covariance, samples, int(saved["size"]))
+        return Fit(best, covariance, samples, int(saved["size"]), bool(saved.get("main", False)))
 
 
 @dataclass(frozen=True)
@@ -141,12 +145,12 @@ def fit(
     climbs from the last optimum, and moves the samples by a few Metropolis steps. Now and then the
     fit is made with main effects and without, and the likelier kept.
     """
-    target = _Target(model, data)
-    if warm is not None and len(warm.best) == len(target.low) + 1 and model.main_effects:
-        target = replace(target, main=True)
+    target = _Target(model, data, warm is not None and warm.main)
     samples = _affordable(samples, data.size)
-    if warm is not None and warm.best.shape != target.low.shape:
-        warm = None
+    if warm is not None and (
+        warm.best.shape != target.low.shape or (warm.main and not model.main_effects)
+    ):
+        warm, target = None, _Target(model, data)
     # The curvature is good for a while, and so is the best setting where it only says around
     # which to propose samples.
     aged = warm is None or not warm.size <= data.size < 1.15 * warm.size
@@ -166,14 +170,12 @@ def fit(
             if other.value > top.value + (-_WORTH if target.main else _WORTH):
                 top, target, warm = other, other.target, None  # its samples were of another model
         best, covariance = top.best, top.covariance
+    size = data.size if warm is None or aged else warm.size
     if samples == 0:
-        return Fit(best, covariance, np.empty((0, len(best))), data.size)
+        return Fit(best, covariance, np.empty((0, len(best))), size, target.main)
 
     density = target.density
-    if warm is None or aged:
-        covariance, size = _laplace(target, best), data.size
-    else:
-        covariance, size = warm.covariance, warm.size
+    covariance = _laplace(target, best) if warm is None or aged else warm.covariance
     if warm is None or not len(warm.samples):
         particles = np.repeat(best[None], samples, axis=0)
         particles = _metropolis(density, particles, best, covariance, 6, rng)
@@ -185,7 +187,7 @@ def fit(
         turn = slice(None) if data.size <= _SMALL else [data.size % samples]
         steps = 6 if len(best) > 6 and data.size <= _SMALL else 2
         particles[turn] = _metropolis(density, particles[turn], best, covariance, steps, rng)
-    return Fit(best, covariance, particles, size)
+    return Fit(best, covariance, particles, size, target.main)
 
 
 class _Top(NamedTuple):
@@ -232,7 +234,7 @@ def widened(model: Model, data: Data, learned: Fit, count: int, rng: np.random.G
     Where data abound there are fewer of them, but never fewer than there were.
     """
     count = max(len(learned.samples), min(count, count * 100 // data.size))
-    target = _Target(model, data, len(learned.best) > len(bounds(model, data)[0]))
+    target = _Target(model, data, learned.main)
     particles = np.resize(learned.samples, (count, len(learned.best)))
     density, best, covariance = target.density, learned.best, learned.covariance
     return replace(learned, samples=_metropolis(density, particles, best, covariance, 6, rng))

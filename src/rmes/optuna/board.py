@@ -114,19 +114,19 @@ def leave_fit(study: Study, index: int, learned: Fit, space: Space, begun: str |
     numbers = np.concatenate([learned.best, half, learned.samples.ravel()])
     text = base64.b64encode(numbers.astype("<f8").tobytes()).decode()
     if len(text) <= _LONGEST:
-        sizes = [len(learned.best), learned.size]
+        sizes = [len(learned.best), learned.size, int(learned.main)]
         saved = {"index": index, "space": _sign(space), "sizes": sizes, "numbers": text}
         _write(study, next(key for key in _FITS if key != begun), saved)
 
 
 def _read_fit(saved: Mapping[str, Any]) -> Fit:
-    width, size = saved["sizes"]
+    width, size, *main = saved["sizes"]  # older studies have two
     numbers = np.frombuffer(base64.b64decode(saved["numbers"]), dtype="<f8")
     best, half, samples = np.split(numbers, [width, width + width * (width + 1) // 2])
     covariance = np.zeros((width, width))
     covariance[np.tril_indices(width)] = half
     covariance += np.tril(covariance, -1).T
-    return Fit(best, covariance, samples.reshape(-1, width), size)
+    return Fit(best, covariance, samples.reshape(-1, width), size, any(main))
 
 
 def _slot(number: int) -> str:
