@@ -357,7 +357,7 @@ def draw_ranks(rows: list[Row], path: Path) -> None:
                 axis.plot(mean[i], place, "o", color=colour, markerfacecolor=face or colour)
         count = sum(map(len, scores.values()))
         name = title or f"{len(tools)} tools"
-        axis.set_title(f"{name}, {budget} measurements\n{count} runs each", fontsize=11)
+        axis.set_title(f"{name}\n{budget} measurements, {count} runs each", fontsize=11)
         axis.set_xlim(1, len(tools))
         axis.set_yticks(range(len(tools)), tools)
         axis.invert_yaxis()

@@ -206,7 +206,9 @@ class _Top(NamedTuple):
 
 
 # Nats of the log posterior that main effects must bring: about what the density of their share
-# would lose by being averaged over the prior.
+# would lose by being averaged over the prior. With this rule functions that are sums over their
+# coordinates are left with half the regret after 60 measurements (32 pairs of runs, a factor of
+# 1.3 either way) and 0.4 times after 120; others with what it was.
 _WORTH = 0.5
 _ENOUGH = 15  # rows; fewer hardly ever tell
 # Odds of main effects from which climbs start, and factors of the length-scales found without:
