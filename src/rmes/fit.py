@@ -166,7 +166,7 @@ def fit(
             found = climb(target, target.unit(warm.best)[None], 1.0 / width, tolerance, guess)
         top = _Top.of(target, found)
         if aged and model.main_effects and target.scales > 1 and data.size >= _ENOUGH:
-            other = _otherwise(top)
+            other = _otherwise(top, rng)
             if other.value > top.value + (-_WORTH if target.main else _WORTH):
                 top, target, warm = other, other.target, None  # its samples were of another model
         best, covariance = top.best, top.covariance
@@ -216,16 +216,24 @@ _ENOUGH = 15  # rows; fewer hardly ever tell
 _STARTS = np.log([[0.4, 1.0], [7.0, 1.0], [20.0, 0.4]])
 
 
-def _otherwise(top: _Top) -> _Top:
-    """The best with main effects where there were none, or without them where there were."""
+def _otherwise(top: _Top, rng: np.random.Generator) -> _Top:
+    """The best with main effects where there were none, or without them where there were.
+
+    Of many data a subset shows where to climb.
+    """
     target = replace(top.target, main=not top.target.main)
     if target.main:
         starts = np.column_stack([np.tile(top.best, (len(_STARTS), 1)), _STARTS[:, 0]])
         starts[:, : target.scales] += _STARTS[:, 1:]
     else:
         starts = top.best[None, :-1]
-    rounds = _LEGS[1]
-    found = climb(target, target.unit(starts), 1.0 / target.width, _ROUGH, None, rounds, race=True)
+    x, scale, curvature = target.unit(starts), 1.0 / target.width, None
+    if target.data.size > _effort(target).few:
+        part = replace(target, data=_subset(target.data, rng))
+        found = climb(part, x, scale, _ROUGH, None, _LEGS[1], race=True)
+        best = [int(np.argmax(found.value))]
+        x, curvature = found.x[best], found.curvature[best]
+    found = climb(target, x, scale, _ROUGH, curvature, _LEGS[1], race=True)
     return _Top.of(target, found)
 
 

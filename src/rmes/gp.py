@@ -189,8 +189,13 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[f
     correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta[None])[0])
     if levels.main is not None:
         share, main = float(levels.main.share.item()), levels.main.of(0, np.float64)
-        singles = main.singles(model.kernel, data.x, data.x)
-        excess = np.add.reduce([single.value for single in singles]) / len(singles) - correlation
+        excess, falls = np.zeros_like(correlation), []
+        for single in main.singles(model.kernel, data.x, data.x):
+            excess += single.value
+            single.slope[:] *= single.distance
+            falls.append(single.slope)
+        excess /= len(falls)
+        excess -= correlation
         correlation += share * excess
         slope *= 1.0 - share
     covariance = _noisy(data, levels, model.mean_variance, correlation[None])[0]
@@ -216,9 +221,8 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[f
     by_column *= -2.0 * signal
     gradient[:d] = np.bincount(scales, by_column, d) if model.groups else by_column
     if levels.main is not None:
-        for g, single in enumerate(singles):  # dK_ij = -2 v (a / G) κ' s, of that group alone
-            fall = np.einsum("ij,ij,ij->", single.slope, single.distance, weight)
-            gradient[g] -= signal * share / len(singles) * fall
+        for g, fall in enumerate(falls):  # dK_ij = -2 v (a / G) κ' s, of that group alone
+            gradient[g] -= signal * share / len(falls) * np.einsum("ij,ij->", fall, weight)
         by_share = 0.5 * signal * np.einsum("ij,ij->", excess, weight)
         gradient[-1] = share * (1.0 - share) * by_share
     floor = data.known < NOISE_FLOOR * signal

@@ -179,12 +179,10 @@ class MainEffects:
         for _, distance in self._distances(x, points):
             together += share * kernel.value(distance)
 
-    def singles(self, kernel: Kernel, x: Array, points: Array) -> list[Single]:
-        """Each of them."""
-        return [
-            Single(columns, distance, *kernel.value_and_slope(distance))
-            for columns, distance in self._distances(x, points)
-        ]
+    def singles(self, kernel: Kernel, x: Array, points: Array) -> Iterator[Single]:
+        """One after the other: who keeps them all needs memory for them all."""
+        for columns, distance in self._distances(x, points):
+            yield Single(columns, distance, *kernel.value_and_slope(distance))
 
     def _distances(self, x: Floats, points: Floats) -> Iterator[tuple[list[int], Any]]:
         for columns in self.groups:
@@ -199,7 +197,7 @@ class Correlation(NamedTuple):
 
     value: Array
     slope: Array
-    singles: list[Single]
+    singles: list[tuple[list[int], Array]]
 
     def pull(self, weights: Array, x: Array, points: Array) -> Array:
         """½ ℓ² times the gradient (..., m, d) in x of Σ_j weights_j κ(x, points_j).
@@ -207,7 +205,7 @@ class Correlation(NamedTuple):
         For weights (..., m, n), x (m, d) and points (n, d); no differences of them are formed.
         """
         pulled = _pull(weights * self.slope, x, points)
-        for columns, _, _, slope in self.singles:
+        for columns, slope in self.singles:
             pulled[..., columns] += _pull(weights * slope, x[:, columns], points[:, columns])
         return pulled
 
@@ -228,8 +226,8 @@ def correlate(
     value *= 1.0 - main.share
     slope *= 1.0 - main.share
     share = main.share / len(main.groups)
-    singles = main.singles(kernel, x, points)
-    for single in singles:
+    singles = []
+    for single in main.singles(kernel, x, points):
         value += share * single.value
-        np.multiply(single.slope, share, out=single.slope)
+        singles.append((single.columns, share * single.slope))
     return Correlation(value, slope, singles)
