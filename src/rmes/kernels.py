@@ -202,11 +202,17 @@ class Correlation(NamedTuple):
     def pull(self, weights: Array, x: Array, points: Array) -> Array:
         """½ ℓ² times the gradient (..., m, d) in x of Σ_j weights_j κ(x, points_j).
 
-        For weights (..., m, n), x (m, d) and points (n, d); no differences of them are formed.
+        For weights (..., m, n), which are used up, x (m, d) and points (n, d); no differences of
+        them are formed.
         """
-        pulled = _pull(weights * self.slope, x, points)
-        for columns, slope in self.singles:
-            pulled[..., columns] += _pull(weights * slope, x[:, columns], points[:, columns])
+        alone = [
+            (columns, _pull(weights * slope, x[:, columns], points[:, columns]))
+            for columns, slope in self.singles
+        ]
+        weights *= self.slope
+        pulled = _pull(weights, x, points)
+        for columns, part in alone:
+            pulled[..., columns] += part
         return pulled
 
 
