@@ -191,3 +191,18 @@ def test_slopes_beyond_all_measure_are_survived():
 
     found = climb(cliff, np.array([[0.4, 0.5]]), np.full(2, 0.3), 1e-9)
     np.testing.assert_allclose(found.x, [[0.0, 0.5]])
+
+
+def test_the_curvature_of_a_plain_is_a_guess_for_a_cliff():
+    """A stand-in may be flat where the function itself is as steep as a double can tell."""
+
+    def plain(x, _rows):
+        return np.zeros(len(x)), np.zeros_like(x)
+
+    def cliff(x, _rows):
+        return 1e120 * x[:, 0], np.tile([1e120, 0.0], (len(x), 1))
+
+    starts, scale = np.array([[0.2, 0.5], [0.4, 0.1]]), np.array([0.3, 5e-3])
+    flat = climb(plain, starts, scale, 1e-6, differences=True)
+    found = climb(cliff, flat.x, scale, 1e-6, flat.curvature, 20)
+    np.testing.assert_array_equal(found.x[:, 0], 1.0)

@@ -163,7 +163,8 @@ def _curved(function: RowsValueAndGradient, x: Array, scale: Array) -> tuple[Arr
         bend = np.where(np.isfinite(bend), bend, 0.0)
     values, vectors = np.linalg.eigh(0.5 * (bend + np.swapaxes(bend, 1, 2)))
     values = np.abs(values)
-    values = np.maximum(values, 1e-3 * values.max(axis=1, keepdims=True) + 1e-300)
+    # Where it does not bend at all, the squares of what follows must still be numbers.
+    values = np.maximum(values, 1e-3 * values.max(axis=1, keepdims=True) + 1e-40)
     vectors *= scale[:, :, None]
     inverse = np.matmul(vectors / values[:, None, :], np.swapaxes(vectors, 1, 2))
     return value.reshape(m, d + 1)[:, 0], gradient[:, 0], inverse
