@@ -175,7 +175,7 @@ class MainEffects:
     def blend(self, kernel: Kernel, together: Floats, x: Floats, points: Floats) -> None:
         """Make κ(Σ_i s_i) (..., m, n) of x (m, d) and points (n, d) the correlation, in place."""
         together *= 1.0 - self.share
-        share = self.share / np.float32(len(self.groups))  # exact, and single stays single
+        share = self.share / len(self.groups)
         for _, distance in self._distances(x, points):
             together += share * kernel.value(distance)
 
