@@ -110,6 +110,11 @@ def length_scales(model: Model, data: Data) -> int:
     return max(model.groups) + 1 if model.groups else data.x.shape[1]
 
 
+def _has_main(model: Model, data: Data, theta: Array) -> bool:
+    """Whether the last of the log hyperparameters (m, p) is the odds of main effects."""
+    return bool(theta.shape[1] > length_scales(model, data) + 1 + data.infers_noise)
+
+
 class _Levels(NamedTuple):
     """All but the length-scales of m settings: variances (m,) of signal and noise, main effects."""
 
@@ -119,11 +124,11 @@ class _Levels(NamedTuple):
 
 
 def _levels(model: Model, data: Data, theta: Array) -> _Levels:
-    """What log hyperparameters (m, p) stand for; p tells whether there are main effects."""
-    d, noisy = length_scales(model, data), data.infers_noise
-    noise = np.exp(theta[:, d + 1]) if noisy else np.zeros(len(theta))
+    """What log hyperparameters (m, p) stand for."""
+    d = length_scales(model, data)
+    noise = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
     main = None
-    if theta.shape[1] > d + 1 + noisy:
+    if _has_main(model, data, theta):
         columns = data.x.shape[1]
         precision = np.exp(-2.0 * theta[:, None, model.scales(columns)])
         main = MainEffects(expit(theta[:, -1])[:, None, None], precision, _alone(model, columns))
@@ -163,8 +168,8 @@ def prior(model: Model, scales: int, infers_noise: bool, main: bool = False) -> 
 
 def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
-    d, noisy = length_scales(model, data), data.infers_noise
-    mean, precision = prior(model, d, noisy, theta.shape[1] > d + 1 + noisy)
+    scales, main = length_scales(model, data), _has_main(model, data, theta)
+    mean, precision = prior(model, scales, data.infers_noise, main)
     offset = theta - mean
     pull = offset @ precision
     return -0.5 * np.einsum("ij,ij->i", offset, pull), -pull
@@ -440,7 +445,8 @@ class Posterior:
         mean = np.matmul(k, self.alpha[:, :, None])[..., 0]
         half = np.matmul(k, np.swapaxes(self.inverse_factor, 1, 2))  # (L⁻¹k)'
         variance = self._variance(half)
-        weights = np.empty((2, *k.shape))  # of dk in the mean, and in half the variance
+        # What dκ/dx weighs in the gradients of the mean and of the variance, times ½ ℓ².
+        weights = np.empty((2, *k.shape))
         weights[0] = (2.0 * signal) * self.alpha[:, None, :]
         np.matmul(half, self.inverse_factor, out=weights[1])  # (K⁻¹k)'
         weights[1] *= -4.0 * signal

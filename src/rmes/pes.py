@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from rmes.gp import NOISE_FLOOR, Posterior
-from rmes.kernels import Kernel, squared_distances
+from rmes.kernels import Kernel
 from rmes.multistart import ValueAndGradient
 
 Array = NDArray[np.float64]
@@ -138,11 +138,8 @@ def _value_and_gradient(
     """The acquisition at x (m, d): forwards, then back through the same steps."""
     settings, count, _, columns = given.weights.shape
     signal, scales = gp.signal_variance[:, None, None], gp.length_scales[:, None, :]
-    correlation, slope = gp.model.kernel.value_and_slope(
-        squared_distances(x / scales, gp.scaled, gp.norms)
-    )
-    correlation *= signal
-    k = correlation + gp.model.mean_variance  # (S, m, n)
+    alike = gp.alike(x)
+    k = signal * alike.value + gp.model.mean_variance  # (S, m, n)
     half = k @ np.swapaxes(gp.inverse_factor, 1, 2)  # (L⁻¹k)'
     variance = gp.prior_variance[:, None] - np.einsum("smn,smn->sm", half, half)
     variance = np.maximum(variance, 0.0)[:, None]  # rounding; (S, 1, m)
@@ -182,9 +179,8 @@ def _value_and_gradient(
     by_variance = np.sum(weight * (by_variance - 1.0), axis=1) + 0.5 / (total[:, 0] * settings)
     by_k = by_t.swapaxes(1, 2).reshape(settings, len(x), -1) @ given.data_weights.swapaxes(1, 2)
     by_k -= (2.0 * by_variance)[..., None] * (half @ gp.inverse_factor)
-    by_k *= slope
     by_k *= 2.0 * signal
-    gradient = np.einsum("smn->sm", by_k)[..., None] * x - by_k @ gp.x
+    gradient = alike.pull(by_k, x, gp.x)
     gradient /= scales
     by_covariances = by_t @ given.weights.swapaxes(2, 3)
     gradient += np.sum(_covariance_gradient(slopes, z, by_covariances), axis=1)
