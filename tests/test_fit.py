@@ -1,7 +1,9 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
@@ -9,6 +11,7 @@ from rmes import gp
 from rmes.fit import Fit, fit
 from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL, squared_distances
 from rmes.measurements import merge
+from rmes.units import Units
 
 
 def random_problem(seed):
@@ -191,6 +194,79 @@ def test_a_warm_fit_changes_its_mind_about_main_effects():
         assert len(again.best) == len(late.best)
 
 
+def two_views(x, values):
+    """Measurements as they are, and pressed together; to be maximised."""
+    plain = Units.of(values, 1.0)
+    pressed = plain.pressed(values)
+    z = pressed.forward(values)
+    data = merge(x, z)
+    return (
+        merge(x, plain.forward(values)),
+        replace(data, constant=data.constant + pressed.log_slope(z), pressed=True),
+    )
+
+
+def steep_or_not(seed, noise):
+    """A smooth function at 40 points, and a power of it: the worse, the steeper."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((40, 2))
+    smooth = -np.sum((x - 0.4) ** 2, axis=1) + 0.1 * np.sin(7.0 * x[:, 0])
+    steep = -np.exp(-6.0 * smooth)
+    return x, *(f + noise * f.std() * rng.standard_normal(40) for f in (smooth, steep))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steep_values_are_pressed_and_others_are_not(seed):
+    x, smooth, steep = steep_or_not(seed, 0.01)
+    rng = np.random.default_rng(seed)
+    for values, expected in ((smooth, False), (steep, True)):
+        plain, pressed = two_views(x, values)
+        found = fit(gp.Model(), plain, rng, 4, None, lambda view=pressed: view)
+        assert found.pressed == expected
+        # and starting from the other view of them
+        found = fit(gp.Model(), pressed, rng, 4, None, lambda view=plain: view)
+        assert found.pressed == expected
+
+
+def test_values_are_not_pressed_where_they_are_noisy(rng):
+    x, _, steep = steep_or_not(0, 0.5)
+    plain, pressed = two_views(x, steep)
+    for first, second in ((plain, pressed), (pressed, plain)):
+        assert not fit(gp.Model(), first, rng, 4, None, lambda view=second: view).pressed
+
+
+def test_evidence_of_pressed_values_is_a_density_of_the_values():
+    """As a density of one value given the others it integrates to 1, pressed or not."""
+    rng = np.random.default_rng(0)
+    x, values = rng.random((6, 2)), rng.normal(size=6)
+    units = Units.of(values, 1.0).pressed(values)
+    theta = np.log([[0.5, 0.5, 1.0, 0.1]])
+
+    def log_density(last):
+        z = units.forward(np.append(values[:5], last))
+        data = merge(x, z)
+        data = replace(data, constant=data.constant + units.log_slope(z))
+        return gp.log_evidence(gp.Model(), data, theta)[0]
+
+    first = merge(x[:5], units.forward(values[:5]))
+    first = replace(first, constant=units.log_slope(first.y))
+    before = gp.log_evidence(gp.Model(), first, theta)[0]
+    total, _ = quad(
+        lambda v: np.exp(log_density(v) - before), -200.0, 20.0, points=[-2, 0, 2], limit=500
+    )
+    assert total / units.scale == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_fit_is_no_start_for_values_seen_otherwise():
+    x, _, steep = steep_or_not(0, 0.01)
+    plain, pressed = two_views(x, steep)
+    learned = fit(gp.Model(), pressed, np.random.default_rng(0), 4)
+    assert learned.pressed
+    after = fit(gp.Model(), plain, np.random.default_rng(1), 4, learned)
+    cold = fit(gp.Model(), plain, np.random.default_rng(1), 4)
+    np.testing.assert_array_equal(after.samples, cold.samples)
+
+
 def test_a_single_coordinate_has_no_main_effects(rng):
     x = rng.random((30, 1))
     found = fit(gp.Model(), merge(x, np.sin(9 * x[:, 0])), rng, 4)
@@ -220,8 +296,12 @@ def test_a_saved_fit_is_the_same():
     x, added, _ = two_structures(50, 0)
     found = fit(gp.Model(), merge(x, added), np.random.default_rng(0), 4)
     again = Fit.from_json(json.loads(json.dumps(found.to_json())))
-    assert (again.size, again.main) == (found.size, True)
+    assert (again.size, again.main, again.pressed) == (found.size, True, False)
+    assert Fit.from_json(replace(found, pressed=True).to_json()).pressed
     for name in ("best", "covariance", "samples"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    before = {key: value for key, value in found.to_json().items() if key != "main"}
-    assert not Fit.from_json(before).main  # as older versions wrote it
+    new = ("main", "pressed")
+    before = {key: value for key, value in found.to_json().items() if key not in new}
+    read = Fit.from_json(before)  # as older versions wrote it
+    assert not read.main
+    assert not read.pressed

@@ -64,6 +64,58 @@ def test_minimising_f_and_maximising_its_negative_visit_the_same_points():
     assert down.outlook().expected_gap == up.outlook().expected_gap
 
 
+def valley(params):
+    """Steep on both sides: its values are pressed together."""
+    return 100.0 * (4.0 * params["b"] - (3.0 * params["a"] - 1.0) ** 2) ** 2 + params["a"]
+
+
+def test_pressed_values_are_the_same_run_for_any_sign_scale_and_shift():
+    down = rmes.Optimizer(SQUARE, "minimize", seed=1)
+    up = rmes.Optimizer(SQUARE, "maximize", seed=1)
+    scaled = rmes.Optimizer(SQUARE, "minimize", seed=1)
+    for _ in range(24):
+        one, other, third = down.ask(), up.ask(), scaled.ask()
+        assert one == other
+        assert apart([one.params], [third.params]) < 1e-4
+        down.tell(one, valley(one.params))
+        up.tell(other, -valley(other.params))
+        scaled.tell(third, 1e6 * valley(third.params) - 1e5)
+    assert down.learned.pressed
+    assert up.learned.pressed
+    assert down.recommend().mean == -up.recommend().mean
+    assert scaled.recommend().mean / 1e6 + 0.1 == pytest.approx(down.recommend().mean, abs=1e-2)
+
+
+def test_pressed_values_are_said_in_the_users_units():
+    opt = rmes.Optimizer(SQUARE, seed=1)
+    steps(opt, valley, 30)
+    assert opt.learned.pressed
+    places = [{"a": a, "b": b} for a in (0.1, 0.4, 0.9) for b in (0.1, 0.5, 0.9)]
+    truth = np.array([valley(place) for place in places])
+    mean, sd = opt.predict(places)
+    assert np.all(np.abs(mean - truth) < 4.0 * sd + 0.02 * np.ptp(truth))
+    here = valley(opt.recommend().params)
+    assert opt.recommend().mean == pytest.approx(here, abs=2e-3 * np.ptp(truth))
+    saved = opt.to_json()
+    resumed = rmes.Optimizer.from_json(saved)
+    assert resumed.learned.pressed
+    assert str(resumed.recommend()) == str(opt.recommend())
+    assert steps(resumed, valley, 6) == steps(opt, valley, 6)
+    assert resumed.to_json() == opt.to_json()
+
+
+def test_a_noise_that_is_known_counts_in_full_where_values_are_good():
+    """Pressed or not, a new measurement near the optimum has the noise that was told."""
+    opt = rmes.Optimizer(SQUARE, noise_sd=0.5, seed=1)
+    steps(opt, noisy(valley, 0.5), 24)
+    assert opt.learned.pressed
+    known = opt._learn()
+    assert np.sqrt(known.data.level) * known.units.unit == pytest.approx(0.5)
+    best = np.argmax(known.data.y)
+    assert np.sqrt(known.data.known[best]) * known.units.unit == pytest.approx(0.5)
+    assert known.data.known.min() < 0.01 * known.data.known.max()
+
+
 def test_a_scale_that_rounds_nothing_changes_no_bit():
     f = [noisy(bowl, 0.1) for _ in range(2)]
     one = rmes.Optimizer(SQUARE, seed=2, noise_sd=0.1)

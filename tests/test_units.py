@@ -8,10 +8,15 @@ from rmes.units import Units
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
 
-@given(VALUES, st.sampled_from([1.0, -1.0]))
-def test_backward_undoes_forward(values, sign):
-    values = np.array(values)
+def made(values, sign, pressed):
     units = Units.of(values, sign)
+    return units.pressed(values) if pressed else units
+
+
+@given(VALUES, st.sampled_from([1.0, -1.0]), st.booleans())
+def test_backward_undoes_forward(values, sign, pressed):
+    values = np.array(values)
+    units = made(values, sign, pressed)
     z = units.forward(values)
     assert np.all(np.isfinite(z))
     np.testing.assert_allclose(
@@ -19,16 +24,17 @@ def test_backward_undoes_forward(values, sign):
     )
 
 
-@given(VALUES, st.sampled_from([1.0, -1.0]))
-def test_the_order_is_kept_and_the_sign_applied(values, sign):
+@given(VALUES, st.sampled_from([1.0, -1.0]), st.booleans())
+def test_the_order_is_kept_and_the_sign_applied(values, sign, pressed):
     values = np.sort(np.array(values))
-    z = Units.of(values, sign).forward(values)
+    z = made(values, sign, pressed).forward(values)
     assert np.all(sign * np.diff(z) >= -1e-9)
 
 
-def test_ordinary_values_are_standardised(rng):
+@pytest.mark.parametrize("pressed", [False, True])
+def test_ordinary_values_are_standardised(rng, pressed):
     values = rng.normal(5.0, 3.0, 50)
-    z = Units.of(values, 1.0).forward(values)
+    z = made(values, 1.0, pressed).forward(values)
     assert z.mean() == pytest.approx(0.0, abs=1e-12)
     assert z.std() == pytest.approx(1.0)
 
@@ -40,9 +46,10 @@ def test_an_outlier_does_not_take_the_scale_for_itself(rng):
     assert z[-1] < z[:-1].min() - 1.0
 
 
-def test_stretch_is_the_derivative_of_backward(rng):
+@pytest.mark.parametrize("pressed", [False, True])
+def test_stretch_is_the_derivative_of_backward(rng, pressed):
     values = np.append(rng.normal(size=30), [-1e3, 500.0])
-    units = Units.of(values, -1.0)
+    units = made(values, -1.0, pressed)
     z = units.forward(values)
     step = 1e-6
     slope = np.abs(units.backward(z + step) - units.backward(z - step)) / (2 * step)
@@ -61,3 +68,21 @@ def test_a_bad_outlier_leaves_the_good_side_linear(rng):
     units = Units.of(np.append(rng.normal(size=30), -1e6), 1.0)
     assert units.high == np.inf
     assert units.backward(np.array(8.0)) < units.center + 9.0 * units.scale
+
+
+def test_pressing_leaves_the_best_quarter_linear_and_brings_the_others_closer(rng):
+    values = np.sort(np.exp(2.0 * rng.normal(size=40)))  # to be minimised
+    plain, pressed = (made(values, -1.0, how) for how in (False, True))
+    steps = -np.diff(pressed.forward(values)) / -np.diff(plain.forward(values))
+    np.testing.assert_allclose(steps[:9], plain.scale / pressed.unit)
+    assert np.all(np.diff(steps[9:]) < 0.0)
+
+
+def test_the_slope_of_pressing_is_that_of_its_map(rng):
+    values = rng.normal(size=20)
+    plain, pressed = (made(values, 1.0, how) for how in (False, True))
+    step = 1e-6
+    slope = pressed.forward(values + step) - pressed.forward(values - step)
+    slope /= plain.forward(values + step) - plain.forward(values - step)
+    assert pressed.log_slope(pressed.forward(values)) == pytest.approx(np.sum(np.log(slope)))
+    assert plain.log_slope(plain.forward(values)) == 0.0

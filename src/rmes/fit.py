@@ -39,6 +39,8 @@ class Fit:
         Number of rows at which `covariance` and `main` were last thought over.
     main : bool
         Whether the last hyperparameter is the odds of main effects.
+    pressed : bool
+        Whether it was learnt from values that were pressed together.
     """
 
     best: Array
@@ -46,6 +48,7 @@ class Fit:
     samples: Array
     size: int
     main: bool = False
+    pressed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All there is, in plain types."""
@@ -55,6 +58,7 @@ class Fit:
             "samples": self.samples.tolist(),
             "size": self.size,
             "main": self.main,
+            "pressed": self.pressed,
         }
 
     @staticmethod
@@ -69,7 +73,8 @@ class Fit:
             raise ValueError("it holds a value that is not finite")
         if len(samples):
             np.linalg.cholesky(covariance)  # raises where nothing can be drawn with it
-        return Fit(best, covariance, samples, int(saved["size"]), bool(saved.get("main", False)))
+        flags = (bool(saved.get(name, False)) for name in ("main", "pressed"))
+        return Fit(best, covariance, samples, int(saved["size"]), *flags)
 
 
 @dataclass(frozen=True)
@@ -137,18 +142,22 @@ def fit(
     rng: np.random.Generator,
     samples: int = 0,
     warm: Fit | None = None,
+    otherwise: Callable[[], Data] | None = None,
 ) -> Fit:
     """Maximise evidence times prior, and draw `samples` settings from that posterior.
 
     A cold fit races climbs from many starts, on a subset of the data where they are many, and
     hops between the modes of the likelihood, of which a flat prior leaves several. A warm one
     climbs from the last optimum, and moves the samples by a few Metropolis steps. Now and then the
-    fit is made with main effects and without, and the likelier kept.
+    fit is made with main effects and without, and the likelier kept; so it is with the same
+    measurements seen otherwise, pressed together or not, if there is such a view of them.
     """
     target = _Target(model, data, warm is not None and warm.main)
     samples = _affordable(samples, data.size)
     if warm is not None and (
-        warm.best.shape != target.low.shape or (warm.main and not model.main_effects)
+        warm.best.shape != target.low.shape
+        or (warm.main and not model.main_effects)
+        or warm.pressed != data.pressed
     ):
         warm, target = None, _Target(model, data)
     # The curvature is good for a while, and so is the best setting where it only says around
@@ -165,14 +174,15 @@ def fit(
             tolerance = _LOOSE_TOLERANCE if samples else _WARM_TOLERANCE
             found = climb(target, target.unit(warm.best)[None], 1.0 / width, tolerance, guess)
         top = _Top.of(target, found)
-        if aged and model.main_effects and target.scales > 1 and data.size >= _ENOUGH:
-            other = _otherwise(top, rng)
-            if other.value > top.value + (-_WORTH if target.main else _WORTH):
-                top, target, warm = other, other.target, None  # its samples were of another model
+        if aged and data.size >= _ENOUGH:
+            top = _reconsidered(top, otherwise, rng)
+            if top.target is not target:
+                target, warm = top.target, None  # the samples were of another model
         best, covariance = top.best, top.covariance
     size = data.size if warm is None or aged else warm.size
     if samples == 0:
-        return Fit(best, covariance, np.empty((0, len(best))), size, target.main)
+        none = np.empty((0, len(best)))
+        return Fit(best, covariance, none, size, target.main, target.data.pressed)
 
     density = target.density
     covariance = _laplace(target, best) if warm is None or aged else warm.covariance
@@ -187,7 +197,7 @@ def fit(
         turn = slice(None) if data.size <= _SMALL else [data.size % samples]
         steps = 6 if len(best) > 6 and data.size <= _SMALL else 2
         particles[turn] = _metropolis(density, particles[turn], best, covariance, steps, rng)
-    return Fit(best, covariance, particles, size, target.main)
+    return Fit(best, covariance, particles, size, target.main, target.data.pressed)
 
 
 class _Top(NamedTuple):
@@ -204,6 +214,13 @@ class _Top(NamedTuple):
         best = np.clip(target.low + found.x[top] * width, target.low, target.high)
         return _Top(target, found.value[top], best, found.curvature[top] * np.outer(width, width))
 
+    @property
+    def quiet(self) -> bool:
+        """Whether there is little noise, for values that are not pressed."""
+        data = self.target.data
+        noise = np.exp(self.best[self.target.scales + 1]) if data.infers_noise else data.level
+        return bool(noise < _QUIET)
+
 
 # Nats of the log posterior that main effects must bring: about what the density of their share
 # would lose by being averaged over the prior. With this rule functions that are sums over their
@@ -211,22 +228,41 @@ class _Top(NamedTuple):
 # 1.3 either way) and 0.4 times after 120; others with what it was.
 _WORTH = 0.5
 _ENOUGH = 15  # rows; fewer hardly ever tell
+# The noise variance up to which values may be pressed: pressed, a noise of one size is not of one
+# size any more. With the rule, the regret after 40 measurements of 66 functions was 0.66 times what
+# it was where there is no noise (132 pairs of runs, a factor of 1.1 either way), 0.88 times at a
+# noise of 5 % of the spread (594 pairs, 1.05), and 1.01 times at 20 % and 50 %. Pressed whatever
+# the noise, it was 1.08 times at 20 % and 1.09 times at 50 % (330 pairs each, 1.07).
+_QUIET = 0.03
 # Odds of main effects from which climbs start, and factors of the length-scales found without:
 # what is a ripple of one coordinate alone can pass for noise among all of them.
 _STARTS = np.log([[0.4, 1.0], [7.0, 1.0], [20.0, 0.4]])
 
 
-def _otherwise(top: _Top, rng: np.random.Generator) -> _Top:
-    """The best with main effects where there were none, or without them where there were.
-
-    Of many data a subset shows where to climb.
-    """
-    target = replace(top.target, main=not top.target.main)
-    if target.main:
-        starts = np.column_stack([np.tile(top.best, (len(_STARTS), 1)), _STARTS[:, 0]])
-        starts[:, : target.scales] += _STARTS[:, 1:]
-    else:
+def _reconsidered(
+    top: _Top, otherwise: Callable[[], Data] | None, rng: np.random.Generator
+) -> _Top:
+    """The likelier one: with main effects or without, and of the values pressed or not."""
+    target = top.target
+    if target.model.main_effects and target.scales > 1:
         starts = top.best[None, :-1]
+        if not target.main:
+            starts = np.column_stack([np.tile(top.best, (len(_STARTS), 1)), _STARTS[:, 0]])
+            starts[:, : target.scales] += _STARTS[:, 1:]
+        rival = _rival(replace(target, main=not target.main), starts, rng)
+        if rival.value > top.value + (-_WORTH if target.main else _WORTH):
+            top = rival
+    pressed = target.data.pressed
+    if otherwise is None or not (pressed or top.quiet):
+        return top
+    rival = _rival(replace(top.target, data=otherwise()), top.best[None], rng)
+    if pressed:
+        return rival if rival.value > top.value - _WORTH or not rival.quiet else top
+    return rival if rival.value > top.value + _WORTH else top
+
+
+def _rival(target: _Target, starts: Array, rng: np.random.Generator) -> _Top:
+    """The top that is reached from the starts (m, p). Of many data a subset shows from which."""
     x, scale, curvature = target.unit(starts), 1.0 / target.width, None
     if target.data.size > _effort(target).few:
         part = replace(target, data=_subset(target.data, rng))

@@ -31,9 +31,11 @@ class Data:
     scatter : float
         Sum of their squared deviations from the mean of their row.
     constant : float
-        What merging took out of the log-evidence and no hyperparameter changes.
+        What is part of the log-evidence and no hyperparameter changes.
     level : float
         Mean of the given variances of single measurements, 0 if none was given.
+    pressed : bool
+        Whether y was pressed together (`rmes.units`); the constant holds how densely.
     """
 
     x: Array
@@ -44,6 +46,7 @@ class Data:
     scatter: float
     constant: float
     level: float
+    pressed: bool = False
 
     @property
     def infers_noise(self) -> bool:

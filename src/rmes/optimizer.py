@@ -473,8 +473,8 @@ class Optimizer:
         """The hyperparameters behind the last suggestion; a warm start for another optimizer."""
         return self._fit
 
-    def _data(self) -> tuple[Data, Units]:
-        """All values told so far, standardised, with their noise."""
+    def _data(self, pressed: bool) -> tuple[Data, Units]:
+        """All values told so far, standardised, with their noise; pressed together or not."""
         told = [record for record in self._records if record.values]
         values = np.array([v for record in told for v in record.values])
         x = np.array([record.x for record in told for _ in record.values])
@@ -494,8 +494,15 @@ class Optimizer:
         known = noise[np.isfinite(noise)]
         least = float(np.median(known)) if len(known) else 0.0
         units = Units.of(values, 1.0 if self.direction == "maximize" else -1.0, least)
+        if pressed:
+            units = units.pressed(values)
         z = units.forward(values)
-        return merge(x, z, (noise / units.stretch(z)) ** 2), units
+        data = merge(x, z, (noise / units.stretch(z)) ** 2)
+        if pressed:  # what is known of the noise is asked for where values are good
+            level = float(np.mean((known / units.unit) ** 2)) if len(known) else 0.0
+            constant = data.constant + units.log_slope(z)
+            data = replace(data, constant=constant, level=level, pressed=True)
+        return data, units
 
     def _noise_at(self, units: Units) -> Callable[[Array], Array]:
         """The user's noise at new points, as standardised variances."""
@@ -504,7 +511,7 @@ class Optimizer:
 
         def noise_at(x: Array) -> Array:
             sds = [call_noise_sd(noise_sd, self.space.decode(point)) for point in x]
-            return (np.array(sds) / units.scale) ** 2
+            return (np.array(sds) / units.unit) ** 2
 
         return noise_at
 
@@ -516,12 +523,22 @@ class Optimizer:
         if self._known is None:
             if not self._told():
                 raise ValueError("nothing has been measured yet: tell a value first")
-            data, units = self._data()
             learned = self._fit
+            pressed = learned is not None and learned.pressed
+            data, units = self._data(pressed)
             with small_work(data.size):
                 if learned is None or self._fitted != self._told():
                     rng = np.random.default_rng([self.seed, 4, self._told()])
-                    learned = fit(self._model, data, rng, self.settings.samples, self._fit)
+                    learned = fit(
+                        self._model,
+                        data,
+                        rng,
+                        self.settings.samples,
+                        self._fit,
+                        lambda: self._data(not pressed)[0],
+                    )
+                    if learned.pressed != pressed:
+                        data, units = self._data(learned.pressed)
                 posterior = posterior_given(data, np.empty((0, 0)), self._model, learned)
             self._known = _Knowledge(data, units, learned, posterior)
         return self._known
@@ -631,6 +648,6 @@ def _reason(found: Suggestion, units: Units) -> str:
     if found.acquisition == "rmes":
         return f"expected to tell {math.exp(found.value):.2g} nats about the best value"
     if found.acquisition == "knowledge-gradient":
-        gain = units.scale * math.exp(found.value)
+        gain = units.unit * math.exp(found.value)
         return f"expected to improve the answer by {gain:.2g}"
     return f"best point under {found.acquisition}"

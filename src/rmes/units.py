@@ -11,9 +11,13 @@ deviations beyond the fence, and bend the model around it. With a bowl, noise of
 value among 21, the regret after them was 0.02 with one logarithm and 0.002 with two (medians of 6
 seeds). On the good side two would be too many: what is believed of the optimum lies there, and
 would be blown up when it is said in the user's units.
+
+Values may also be pressed together as a whole, by a logarithm below the best quarter of them. A
+function that falls off steeply, as powers do, is then as rough around its optimum as elsewhere,
+which is what the model takes for granted. Whether values are better seen so, `rmes.fit` decides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +41,10 @@ class Units:
         Of the signed values.
     low, high : float
         The fences, in standardised units.
+    knee : float
+        Standardised values below it are pressed; -inf where none are.
+    middle, width : float
+        Mean and standard deviation of the pressed values, by which they are standardised again.
     """
 
     sign: float
@@ -44,6 +52,9 @@ class Units:
     scale: float
     low: float
     high: float
+    knee: float = -np.inf
+    middle: float = 0.0
+    width: float = 1.0
 
     @staticmethod
     def of(values: Array, sign: float, noise: float = 0.0) -> "Units":
@@ -69,20 +80,33 @@ class Units:
         high = (third + reach - center) / scale if np.any(inside < signed) else np.inf
         return Units(sign, center, scale, float(low), float(high))
 
+    def pressed(self, values: Array) -> "Units":
+        """The same units, with all of the values (n,) pressed but the best quarter."""
+        z = self.forward(values)
+        knee = float(np.quantile(z, 0.75))
+        pressed = replace(self, knee=knee).forward(values)
+        width = float(np.std(pressed))
+        return replace(self, knee=knee, middle=float(np.mean(pressed)), width=width or 1.0)
+
+    @property
+    def unit(self) -> float:
+        """How much a standardised unit is in the user's, among values that are not pressed."""
+        return self.scale * self.width
+
     def forward(self, values: Array) -> Array:
         """Standardised values."""
         signed = self.sign * np.clip(values, -_LARGEST_GIVEN, _LARGEST_GIVEN)
         z = (signed - self.center) / self.scale
         below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
-        return np.asarray(
-            np.clip(z, self.low, self.high) - np.log1p(np.log1p(-below)) + np.log1p(above),
-            dtype=float,
-        )
+        z = np.clip(z, self.low, self.high) - np.log1p(np.log1p(-below)) + np.log1p(above)
+        z = np.maximum(z, self.knee) - np.log1p(np.maximum(self.knee - z, 0.0))
+        return np.asarray((z - self.middle) / self.width, dtype=float)
 
     def backward(self, z: Array) -> Array:
         """The user's values."""
-        below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
         with np.errstate(over="ignore"):
+            z = self._unpressed(z)
+            below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
             linear = np.clip(z, self.low, self.high)
             linear = linear - np.expm1(np.expm1(-below)) + np.expm1(above)
             values = self.sign * (self.center + self.scale * linear)
@@ -90,7 +114,24 @@ class Units:
 
     def stretch(self, z: Array) -> Array:
         """How much a small standardised difference at z is in the user's units, positive."""
-        below, above = np.maximum(self.low - z, 0.0), np.maximum(z - self.high, 0.0)
+        under = self._under_knee(z)
         with np.errstate(over="ignore"):
-            stretch = self.scale * np.exp(np.expm1(below) + below + above)
+            z = self._unpressed(z)
+            below, above = np.maximum(self.low - z, 0.0), np.maximum(z - self.high, 0.0)
+            stretch = self.unit * np.exp(np.expm1(below) + below + above + under)
         return np.asarray(np.minimum(stretch, _LARGEST_SAID), dtype=float)
+
+    def log_slope(self, z: Array) -> float:
+        """Σ log of the slope that pressing has at the values z (n,) that it gave.
+
+        The density of values is that of the pressed ones times it: so evidence is compared.
+        """
+        return float(-np.sum(self._under_knee(z)) - len(z) * np.log(self.width))
+
+    def _under_knee(self, z: Array) -> Array:
+        """How far (n,) below the knee, as pressed values lie."""
+        return np.asarray(np.maximum(self.knee - (self.middle + self.width * z), 0.0))
+
+    def _unpressed(self, z: Array) -> Array:
+        """Standardised values as they were before they were pressed."""
+        return np.maximum(self.middle + self.width * z, self.knee) - np.expm1(self._under_knee(z))
