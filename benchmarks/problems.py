@@ -240,28 +240,6 @@ def zakharov(x: Array) -> float:
     return float(z @ z + tilt**2 + tilt**4)
 
 
-OTHERS: dict[str, Function] = {
-    "goldstein-price-2": (2, goldstein_price, 3.0),
-    "six-hump-camel-2": (2, six_hump_camel, -1.0316284534898774),
-    "beale-2": (2, beale, 0.0),
-    "mccormick-2": (2, mccormick, -1.9132229549810367),
-    "eggholder-2": (2, eggholder, -959.6406627208506),
-    "rastrigin-2": (2, rastrigin, 0.0),
-    "griewank-3": (3, griewank, 0.0),
-    "michalewicz-3": (3, lambda x: -float(michalewicz(x[None], 10)[0]), -2.760394679994505),
-    "schwefel-3": (3, schwefel, 0.0),
-    "dixon-price-4": (4, dixon_price, 0.0),
-    "styblinski-tang-5": (5, styblinski_tang, 5 * -39.16616570377142),
-    "zakharov-6": (6, zakharov, 0.0),
-    # coordinates that do nothing, as most hyperparameters of a network hardly do
-    "branin-4-idle": (6, lambda x: branin(x[:2]), 0.39788735772973816),
-    "hartmann-3-5-idle": (8, lambda x: hartmann3(x[:3]), -3.8627797873326624),
-}
-
-
-# Functions that were written down after all defaults had been chosen, and run once.
-
-
 def himmelblau(x: Array) -> float:
     a, b = 10.0 * x - 5.0
     return float((a**2 + b - 11) ** 2 + (a + b**2 - 7) ** 2)
@@ -329,7 +307,22 @@ def trid(x: Array) -> float:
     return float(np.sum((z - 1) ** 2) - z[1:] @ z[:-1])
 
 
-FRESH: dict[str, Function] = {
+OTHERS: dict[str, Function] = {
+    "goldstein-price-2": (2, goldstein_price, 3.0),
+    "six-hump-camel-2": (2, six_hump_camel, -1.0316284534898774),
+    "beale-2": (2, beale, 0.0),
+    "mccormick-2": (2, mccormick, -1.9132229549810367),
+    "eggholder-2": (2, eggholder, -959.6406627208506),
+    "rastrigin-2": (2, rastrigin, 0.0),
+    "griewank-3": (3, griewank, 0.0),
+    "michalewicz-3": (3, lambda x: -float(michalewicz(x[None], 10)[0]), -2.760394679994505),
+    "schwefel-3": (3, schwefel, 0.0),
+    "dixon-price-4": (4, dixon_price, 0.0),
+    "styblinski-tang-5": (5, styblinski_tang, 5 * -39.16616570377142),
+    "zakharov-6": (6, zakharov, 0.0),
+    # coordinates that do nothing, as most hyperparameters of a network hardly do
+    "branin-4-idle": (6, lambda x: branin(x[:2]), 0.39788735772973816),
+    "hartmann-3-5-idle": (8, lambda x: hartmann3(x[:3]), -3.8627797873326624),
     "himmelblau-2": (2, himmelblau, 0.0),
     "bohachevsky-2": (2, bohachevsky, 0.0),
     "holder-table-2": (2, holder_table, -19.208502567886732),
@@ -341,6 +334,92 @@ FRESH: dict[str, Function] = {
     "salomon-5": (5, salomon, 0.0),
     "friedman-5": (5, friedman, -30.0),
     "trid-6": (6, trid, -50.0),
+}
+
+
+# Functions that were written down after all defaults had been chosen, and run once.
+
+
+def three_hump_camel(x: Array) -> float:
+    a, b = 10.0 * x - 4.0
+    return float(2 * a**2 - 1.05 * a**4 + a**6 / 6 + a * b + b**2)
+
+
+def hosaki(x: Array) -> float:
+    a, b = 5.0 * x[0], 6.0 * x[1]
+    return float((1 - 8 * a + 7 * a**2 - 7 * a**3 / 3 + a**4 / 4) * b**2 * np.exp(-b))
+
+
+def gramacy_lee(x: Array) -> float:
+    a, b = 8.0 * x - 2.0
+    return float(a * np.exp(-(a**2) - b**2))
+
+
+_LANGERMANN = np.array([[3, 5], [5, 2], [2, 1], [1, 4], [7, 9]])
+
+
+def langermann(x: Array) -> float:
+    square = np.sum((10.0 * x - _LANGERMANN) ** 2, axis=1)
+    return float(-np.array([1, 2, 5, 2, 3]) @ (np.exp(-square / np.pi) * np.cos(np.pi * square)))
+
+
+def cross_in_tray(x: Array) -> float:
+    a, b = 20.0 * x - 10.0
+    height = abs(np.sin(a) * np.sin(b) * np.exp(abs(100 - np.hypot(a, b) / np.pi)))
+    return float(-1e-4 * (height + 1) ** 0.1)
+
+
+def shubert(x: Array) -> float:
+    i = np.arange(1, 6)
+    a, b = (i @ np.cos((i + 1) * z + i) for z in 20.0 * x - 10.0)
+    return float(a * b)
+
+
+def different_powers(x: Array) -> float:
+    return float(np.sum(np.abs(2.0 * x - 0.7) ** np.arange(2, len(x) + 2)))
+
+
+def rotated_ellipsoid(x: Array) -> float:
+    return float(np.sum(np.cumsum((100.0 * x - 40.0) ** 2)))
+
+
+def otl_circuit(x: Array) -> float:
+    """Less the voltage of a push-pull circuit (Ben-Ari & Steinberg 2007)."""
+    low = np.array([50.0, 25.0, 0.5, 1.2, 0.25, 50.0])
+    high = np.array([150.0, 70.0, 3.0, 2.5, 1.2, 300.0])
+    b1, b2, f, c1, c2, gain = low + (high - low) * x
+    base, amplified = 12 * b2 / (b1 + b2), gain * (c2 + 9)
+    voltage = (base + 0.74) * amplified / (amplified + f) + 11.35 * f / (amplified + f)
+    return -float(voltage + 0.74 * f * amplified / ((amplified + f) * c1))
+
+
+def borehole(x: Array) -> float:
+    """The flow of water through a borehole (Harper & Gupta 1983)."""
+    low = np.array([0.05, 100.0, 63070.0, 990.0, 63.1, 700.0, 1120.0, 9855.0])
+    high = np.array([0.15, 50000.0, 115600.0, 1110.0, 116.0, 820.0, 1680.0, 12045.0])
+    rw, r, tu, hu, tl, hl, length, kw = low + (high - low) * x
+    ratio = np.log(r / rw)
+    through = 2 * length * tu / (ratio * rw**2 * kw)
+    return float(2 * np.pi * tu * (hu - hl) / (ratio * (1 + through + tu / tl)))
+
+
+def cosine_mixture(x: Array) -> float:
+    z = 2.0 * x - 0.8
+    return float(z @ z - 0.1 * np.sum(np.cos(5 * np.pi * z)))
+
+
+FRESH: dict[str, Function] = {
+    "three-hump-camel-2": (2, three_hump_camel, 0.0),
+    "hosaki-2": (2, hosaki, -2.345811576101315),
+    "gramacy-lee-2": (2, gramacy_lee, -0.42888194248035344),
+    "langermann-2": (2, langermann, -5.162126159963983),
+    "cross-in-tray-2": (2, cross_in_tray, -2.0626118708227397),
+    "shubert-2": (2, shubert, -186.73090883102392),
+    "different-powers-4": (4, different_powers, 0.0),
+    "rotated-ellipsoid-5": (5, rotated_ellipsoid, 0.0),
+    "otl-circuit-6": (6, otl_circuit, -9.601342642320086),
+    "borehole-8": (8, borehole, 7.819676328755232),
+    "cosine-mixture-8": (8, cosine_mixture, -0.8),
 }
 
 

@@ -46,6 +46,17 @@ MINIMISERS = {  # in the cube
     "salomon-5": [0.4] * 5,
     "friedman-5": [0.5, 1.0, 0.0, 1.0, 1.0],
     "trid-6": [(36 + z) / 72 for z in (6, 10, 12, 12, 10, 6)],
+    "three-hump-camel-2": [0.4] * 2,
+    "hosaki-2": [0.8, 1 / 3],
+    "gramacy-lee-2": [(2 - np.sqrt(0.5)) / 8, 0.25],
+    "langermann-2": [0.20029921, 0.10060959],
+    "cross-in-tray-2": [(10 + 1.349407) / 20] * 2,
+    "shubert-2": [0.74290284, 0.45998394],
+    "different-powers-4": [0.35] * 4,
+    "rotated-ellipsoid-5": [0.4] * 5,
+    "otl-circuit-6": [0.0, 1.0, 1.0, 0.0, 0.0, 0.0],
+    "borehole-8": [0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0],
+    "cosine-mixture-8": [0.4] * 8,
 }
 
 
