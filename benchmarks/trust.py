@@ -1,0 +1,62 @@
+"""How often the 90 % intervals hold on test functions, which are no draws from the model's prior.
+
+python benchmarks/trust.py        # 61 functions, two seeds at each noise: a few minutes
+"""
+
+import os
+
+if __name__ == "__main__":  # before NumPy is loaded: one thread for each of the processes
+    os.environ |= dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"], "1")
+
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+import rmes
+from problems import NOISES, TABLES, all_names, problem
+from speed import table
+
+SEEDS, MEASUREMENTS = (0, 1), 40
+RESULTS = Path(__file__).parent / "results" / "trust.md"
+
+
+def run(name, noise, seed):
+    """Whether recommend()'s interval holds, and where the optimum is: in outlook()'s, beyond it."""
+    given = problem(name)
+    space = {f"x{i}": (0.0, 1.0) for i in range(given.dimensions)}
+    opt = rmes.Optimizer(space, "minimize", seed=seed)
+    rng = np.random.default_rng([seed, 78])
+    for _ in range(MEASUREMENTS):
+        trial = opt.ask()
+        opt.tell(trial, given.measure(np.array(list(trial.params.values())), noise, rng))
+    answer, (low, high) = opt.recommend(), opt.outlook().optimum_interval
+    value = given.truth(np.array(list(answer.params.values())))
+    held = answer.interval[0] <= value <= answer.interval[1]
+    return held, low <= given.least <= high, given.least > high, given.least < low
+
+
+def main():
+    names = [name for name in all_names() if name not in {f"hpo-{t}" for t in TABLES}]
+    tasks = list(product(names, NOISES, SEEDS))
+    with ProcessPoolExecutor() as pool:
+        found = np.array(list(pool.map(run, *zip(*tasks, strict=True), chunksize=4)), dtype=float)
+    noise = np.array([task[1] for task in tasks])
+    lines = [["noise", "recommend() held", "outlook() held", "less to gain", "more to gain"]]
+    for level in NOISES:
+        shares = level, *found[noise == level].mean(axis=0)
+        lines.append([f"{100 * share:.0f} %" for share in shares])
+    text = (
+        f"# How often the 90 % intervals hold on test functions\n\n{len(names)} functions in 2 to "
+        f"10 coordinates, {MEASUREMENTS} measurements, seeds {SEEDS[0]} and {SEEDS[-1]}, noise as "
+        f"a share of the function's standard deviation, rmes {rmes.__version__}. The last two "
+        f"columns: the true optimum was worse than all of `outlook()`'s interval, or better.\n\n"
+        f"{table(lines)}\n"
+    )
+    RESULTS.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
