@@ -2,8 +2,8 @@
 
 A block is one problem, noise and seed: what all tools met alike. A cell is one problem and noise.
 Cells count alike; the bootstrap draws seeds within cells, so an interval says how much the seeds
-matter on these problems, not how other problems would turn out. Where a cell has too few seeds to
-draw from, the cells are drawn too, which is wider.
+matter on these problems, not how other problems would turn out: that is what `lead` draws problems
+for. Where a cell has too few seeds to draw from, the cells are drawn too, which is wider.
 """
 
 from typing import Any
@@ -112,6 +112,16 @@ def bootstrap(cells: list[Array], draws: int = _DRAWS) -> tuple[Array, Array, Ar
 def mean_ranks(scores: dict[Cell, Array]) -> tuple[Array, Array, Array]:
     """Mean rank of each tool, low and high end."""
     return bootstrap([ranks(values) for values in scores.values()])
+
+
+def lead(scores: dict[Cell, Array], first: int, second: int) -> tuple[float, float, float]:
+    """Mean rank of one tool less that of another, with whole problems drawn: how others may do."""
+    problems: dict[str, list[Array]] = {}
+    for (problem, _), values in scores.items():
+        rank = ranks(values)
+        problems.setdefault(problem, []).append((rank[:, [first]] - rank[:, [second]]).mean(axis=0))
+    mean, low, high = bootstrap([np.mean(cells, axis=0)[None] for cells in problems.values()])
+    return float(mean[0]), float(low[0]), float(high[0])
 
 
 def ratio(ours: Array, theirs: Array) -> tuple[float, float, float]:

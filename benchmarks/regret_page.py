@@ -13,7 +13,20 @@ import numpy as np
 
 from peers import TOOLS
 from problems import CLASSIC, FRESH, OTHERS, TABLE, Function, all_names
-from ranking import SEEDS, Array, Cell, Row, area, at, blocks, bootstrap, longest, mean_ranks, ratio
+from ranking import (
+    SEEDS,
+    Array,
+    Cell,
+    Row,
+    area,
+    at,
+    blocks,
+    bootstrap,
+    lead,
+    longest,
+    mean_ranks,
+    ratio,
+)
 from regret import BUDGETS, INITIAL, ROWS, read_rows
 from speed import table
 
@@ -140,11 +153,11 @@ def rank_tables(rows: list[Row], budget: int) -> list[str]:
             continue
         areas = {cell: values for cell, values in areas.items() if np.isfinite(values).all()}
         mean_area = bootstrap(list(areas.values())) if areas else None
-        seeds = sum(
-            map(len, blocks(rows, tools, partial(at, measure="answer", budget=budget)).values())
-        )
+        answers = blocks(rows, tools, partial(at, measure="answer", budget=budget))
+        seeds = sum(map(len, answers.values()))
         lines = [["tool", *columns, "area"]]
-        for i in np.argsort(columns["answer"][0]):
+        order = np.argsort(columns["answer"][0])
+        for i in order:
             line = [interval(*(part[i] for part in column)) for column in columns.values()]
             shown = interval(*(part[i] for part in mean_area)) if mean_area else "–"
             lines.append([tools[i], *line, shown])
@@ -152,6 +165,13 @@ def rank_tables(rows: list[Row], budget: int) -> list[str]:
             f"{len(tools)} tools on the {seeds} blocks (problem, noise, seed) that all ran:",
             table(lines),
         ]
+        distance = lead(answers, *order[:2])
+        if not np.isnan(distance[1]):
+            first, second = (tools[i] for i in order[:2])
+            parts.append(
+                f"Answer of {first} less that of {second}, with whole problems drawn instead of "
+                f"seeds: {interval(*distance)}."
+            )
     return parts
 
 

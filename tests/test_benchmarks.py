@@ -185,6 +185,15 @@ def test_interval_is_that_of_the_mean_over_seeds():
     assert low[0] < mean[0] < high[0]
 
 
+def test_a_lead_counts_problems_and_not_their_seeds():
+    won, lost = np.array([[1.0, 2.0]] * 5), np.array([[2.0, 1.0]] * 5)
+    scores = {(f"p{i}", noise): won for i in range(3) for noise in (0.05, 0.2)}
+    assert ranking.lead(scores, 0, 1) == (-1.0, -1.0, -1.0)
+    mean, low, high = ranking.lead(scores | {("q", 0.2): lost}, 0, 1)
+    assert mean == -0.5  # three problems won, one lost, whatever their noises and seeds
+    assert low == -1.0 < mean < 0.0 <= high  # it may be lost where problems are drawn
+
+
 def test_ratios_are_paired():
     theirs = np.array([1e-3, 1.0, 1e3])  # as many as an interval needs
     assert ranking.ratio(2 * theirs, theirs) == pytest.approx((2.0, 2.0, 2.0))
