@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmes.units import Units
@@ -14,6 +14,10 @@ def made(values, sign, pressed):
 
 
 @given(VALUES, st.sampled_from([1.0, -1.0]), st.booleans())
+@example([0.0, 1e-250, 1e-250, -1.0, 1e-250], 1.0, False)  # whose squares are 0
+@example([0.0, 1e-250, 1e-250, -1.0, 1e-250], 1.0, True)
+@example([0.0, 0.0, 1.0, 1e-308, -14.0], 1.0, False)  # by which one cannot divide
+@example([0.0, 0.0, 1.0, 1e-308, -14.0], 1.0, True)
 def test_backward_undoes_forward(values, sign, pressed):
     values = np.array(values)
     units = made(values, sign, pressed)

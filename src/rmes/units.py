@@ -72,10 +72,11 @@ class Units:
         if reach > 0.0:
             inside = np.clip(signed, first - reach, third + reach)
         center = float(np.mean(inside))
-        scale = float(np.std(inside))
+        scale = float(np.std(inside)) or float(np.ptp(inside))  # squares of tiny differences are 0
         if not scale > 1e-12 * abs(center):
             scale = noise or abs(center) or 1.0  # all values are equal; any scale will do
-        scale = max(scale, 0.1 * noise)
+        # The last: differences too small to divide the others by are none.
+        scale = max(scale, 0.1 * noise, 1e-290 * float(np.max(np.abs(signed))))
         low = (first - reach - center) / scale if np.any(inside > signed) else -np.inf
         high = (third + reach - center) / scale if np.any(inside < signed) else np.inf
         return Units(sign, center, scale, float(low), float(high))
