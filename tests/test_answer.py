@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rmes import gp
-from rmes.answer import believe, best_anywhere, best_measured, prospects
+from rmes.answer import Prospects, believe, best_anywhere, best_measured, prospects
 from rmes.domain import Choice, Domain
 from rmes.measurements import merge
 from rmes.report import Outlook, Recommendation
@@ -46,6 +46,11 @@ def test_prospects_are_joint_draws_of_the_maximum_and_of_f(posterior, rng):
     # 400 draws: the mean to sd/20, the sd to 4 %, and the bias of the Fourier features
     assert drawn.here.mean() == pytest.approx(belief.mean, abs=0.25 * belief.sd)
     assert drawn.here.std() == pytest.approx(belief.sd, rel=0.2)
+
+
+def test_the_optimum_is_sought_from_the_least_that_the_answer_gives():
+    here, above = np.linspace(0.0, 1.0, 201), np.linspace(2.0, 4.0, 201)
+    np.testing.assert_allclose(Prospects(here + above, here).interval, [0.05, 4.85])
 
 
 SURE = {

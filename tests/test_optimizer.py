@@ -879,6 +879,26 @@ def test_the_better_of_two_answers_is_offered_and_the_other_too():
     assert anywhere.mean <= measured.mean
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_outlook_does_not_rest_on_what_corners_may_hold(sign):
+    """The function only falls off there: draws of its optimum alone miss the true one, 0."""
+    held, drawn = 0, 0
+    for seed in range(6):
+        names, direction = "abcd", "minimize" if sign > 0.0 else "maximize"
+        opt = rmes.Optimizer({name: (0.0, 1.0) for name in names}, direction, seed=seed)
+        rng = np.random.default_rng(seed)
+        for _ in range(30):
+            trial = opt.ask()
+            square = sum((9.0 * trial.params[name] - 4.0) ** 2 for name in names)
+            opt.tell(trial, sign * (square + 0.1 * square**2 + 20.0 * rng.standard_normal()))
+        outlook = opt.outlook()
+        low, high = outlook.optimum_interval
+        held += low <= 0.0 <= high
+        drawn += np.quantile(outlook.optima, 0.05) <= 0.0 <= np.quantile(outlook.optima, 0.95)
+    assert drawn <= 1
+    assert held >= 4
+
+
 def test_an_outlook_shrinks_as_measurements_come_in():
     # The noise is known: while it is not, six measurements may promise little information.
     opt = rmes.Optimizer(SQUARE, seed=27, noise_sd=0.02)

@@ -399,9 +399,9 @@ class Optimizer:
                     known.data, self._learn().posterior, none, situation, settings, rng, known.fit
                 )
                 information = float(np.exp(next_one.value))
-        low, high = np.quantile(optimum, [0.05, 0.95])
+        low, high = sorted(units.backward(drawn.interval).tolist())
         return Outlook(
-            optimum_interval=(float(low), float(high)),
+            optimum_interval=(low, high),
             expected_gap=float(np.mean(np.abs(optimum - here))),
             information=information,
             gaps=np.sort(np.abs(optimum - here)),

@@ -84,7 +84,8 @@ class Outlook:
     Attributes
     ----------
     optimum_interval : (float, float)
-        Central 90 % for the best value that the objective takes anywhere.
+        90 % for the best value that the objective takes anywhere: from what the recommendation
+        gives at the least to what some place may give at the most.
     expected_gap : float
         How far, on average, the recommendation's value is from that optimum.
     information : float
