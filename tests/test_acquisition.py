@@ -238,7 +238,7 @@ def test_without_failures_nothing_is_avoided(posterior, drawn):
 
 
 def test_screening_agrees_with_the_stand_in(posterior, drawn, rng):
-    points = rng.random((20, 3))
+    points = rng.random((40, 3))
     mean, variance = posterior.predict(points)
     seen = Screened(posterior.correlation_with_data(points), mean, variance)
     looked = criteria.screened(points, seen, level(posterior), drawn)

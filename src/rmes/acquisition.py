@@ -67,9 +67,14 @@ def expected_improvement(mean: Array, variance: Array, best: Array | float) -> G
     deviation = np.sqrt(variance)
     z = (mean - best) / deviation
     density = np.exp(-0.5 * z * z) / _ROOT_TWO_PI
-    # Below z = -5 the two terms of h cancel; φ(z) (1 - |z| m(z)) with the Mills ratio m does not.
-    h = np.where(z > -5.0, density + z * ndtr(z), density * _mills_remainder(z))
+    # Below z = -5 the two terms of h cancel.
+    h = np.where(z > -5.0, density + z * ndtr(z), below_best(z))
     return Gain(deviation * h, ndtr(z), 0.5 * density / deviation)
+
+
+def below_best(z: Array) -> Array:
+    """h(z) = φ(z) + z Φ(z) for z ≤ 0, as φ(z) (1 - |z| m(z)) with the Mills ratio m: all digits."""
+    return np.asarray(np.exp(-0.5 * z * z) * (_mills_remainder(z) / _ROOT_TWO_PI))
 
 
 def log_expected_improvement(mean: Array, variance: Array, best: Array | float) -> Gain:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri, dtrtrs
 from scipy.special import expit
 
 from rmes.kernels import MATERN52, Correlation, Kernel, MainEffects, correlate, squared_distances
@@ -177,67 +177,85 @@ def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
 
 def log_evidence(model: Model, data: Data, theta: Array) -> Array:
     """Log marginal likelihood (m,) at log hyperparameters (m, p); -inf where K is singular."""
-    values = np.empty(len(theta))
-    for row, matrix in _covariances(model, data, theta):
-        factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-        if info:
-            values[row] = -np.inf
-            continue
-        alpha, _ = dpotrs(factor, data.y, lower=1)
-        values[row] = _log_likelihood(model, data, theta[row], factor, alpha)
-    return values
+    fits, roots = np.empty(len(theta)), np.empty(len(theta))
+    for some, matrices in _covariances(model, data, theta):
+        for row, matrix in zip(range(some.start, some.stop), matrices, strict=True):
+            factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+            fits[row], roots[row] = _fit_and_root(data, factor, info)
+    return _log_likelihood(model, data, theta, fits, roots)
 
 
-def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[float, Array]:
-    """`log_evidence` and its gradient (p,) (Rasmussen & Williams 2006, eq. 5.9)."""
-    d, levels = length_scales(model, data), _levels(model, data, theta[None])
-    correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta[None])[0])
+def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
+    """`log_evidence` (m,) and its gradient (m, p) (Rasmussen & Williams 2006, eq. 5.9).
+
+    Where K is singular the gradient is 0.
+    """
+    value, gradient = np.empty(len(theta)), np.empty_like(theta)
+    for some in _some(len(theta), data.size**2):
+        value[some], gradient[some] = _evidence_and_gradient(model, data, theta[some])
+    return value, gradient
+
+
+def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
+    d, levels = length_scales(model, data), _levels(model, data, theta)
+    correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta))
     if levels.main is not None:
-        share, main = float(levels.main.share.item()), levels.main.of(0, np.float64)
+        share = levels.main.share[:, 0, 0]
         excess, falls = np.zeros_like(correlation), []
-        for single in main.singles(model.kernel, data.x, data.x):
+        for single in levels.main.singles(model.kernel, data.x, data.x):
             excess += single.value
             single.slope[:] *= single.distance
             falls.append(single.slope)
         excess /= len(falls)
         excess -= correlation
-        correlation += share * excess
-        slope *= 1.0 - share
-    covariance = _noisy(data, levels, model.mean_variance, correlation[None])[0]
-    factor, info = dpotrf(covariance.T, lower=1, clean=1, overwrite_a=1)
-    if info:
-        return -np.inf, np.zeros_like(theta)
-    alpha, _ = dpotrs(factor, data.y, lower=1)
-    value = _log_likelihood(model, data, theta, factor, alpha)
-    signal = levels.signal[0]
-
-    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper one stays 0
-    weight = np.multiply.outer(alpha, alpha)  # becomes αα' - K⁻¹
-    weight -= inverse.T
-    weight -= inverse
-    diagonal = np.einsum("ii->i", weight)
-    diagonal += np.einsum("ii->i", inverse)
+        correlation += levels.main.share * excess
+        slope *= 1.0 - levels.main.share
+    covariance = _noisy(data, levels, model.mean_variance, correlation)
+    weight = np.empty_like(covariance)  # αα' - K⁻¹
+    fits, roots = np.empty(len(theta)), np.empty(len(theta))
+    for row, matrix in enumerate(covariance):
+        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
+        fits[row], roots[row] = _fit_and_root(data, factor, info)
+        if info:
+            weight[row] = 0.0
+            continue
+        alpha, _ = dpotrs(factor, data.y, lower=1)
+        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper stays 0
+        np.multiply.outer(alpha, alpha, out=weight[row])
+        weight[row] -= inverse.T
+        np.einsum("ii->i", inverse)[:] = 0.0  # the diagonal has been taken off
+        weight[row] -= inverse
+    value = _log_likelihood(model, data, theta, fits, roots)
+    diagonal = np.einsum("mii->mi", weight)
     gradient = np.empty_like(theta)
     # ½ Σ_ij W_ij dK_ij/dlog ℓ, dK_ij = -2 v κ'_ij (z_i - z_j)²: one product instead of d
     scales = model.scales(data.x.shape[1])
-    z = data.x / np.exp(theta[scales])
+    z = data.x / np.exp(theta[:, None, scales])
     slope *= weight
-    by_column = np.einsum("ij->i", slope) @ (z * z) - np.einsum("id,id->d", z, slope @ z)
-    by_column *= -2.0 * signal
-    gradient[:d] = np.bincount(scales, by_column, d) if model.groups else by_column
+    by_column = np.matmul(np.einsum("mij->mi", slope)[:, None], z * z)[:, 0]
+    by_column -= np.einsum("mid,mid->md", z, np.matmul(slope, z))
+    by_column *= -2.0 * levels.signal[:, None]
+    if model.groups:
+        by_column = np.stack([np.bincount(scales, row, d) for row in by_column])
+    gradient[:, :d] = by_column
     if levels.main is not None:
         for g, fall in enumerate(falls):  # dK_ij = -2 v (a / G) κ' s, of that group alone
-            gradient[g] -= signal * share / len(falls) * np.einsum("ij,ij->", fall, weight)
-        by_share = 0.5 * signal * np.einsum("ij,ij->", excess, weight)
-        gradient[-1] = share * (1.0 - share) * by_share
-    floor = data.known < NOISE_FLOOR * signal
+            by_scale = np.einsum("mij,mij->m", fall, weight)
+            gradient[:, g] -= levels.signal * share / len(falls) * by_scale
+        by_share = 0.5 * levels.signal * np.einsum("mij,mij->m", excess, weight)
+        gradient[:, -1] = share * (1.0 - share) * by_share
+    least = NOISE_FLOOR * levels.signal[:, None]
+    floor = data.known < least
     if data.infers_noise:
-        noise = np.exp(theta[d + 1]) * data.share
-        floor &= noise < NOISE_FLOOR * signal
-        gradient[d + 1] = 0.5 * (diagonal[~floor] @ noise[~floor])
-        gradient[d + 1] += 0.5 * (data.scatter * np.exp(-theta[d + 1]) - data.repeats)
-    by_signal = np.einsum("ij,ij->", correlation, weight) + NOISE_FLOOR * np.sum(diagonal[floor])
-    gradient[d] = 0.5 * signal * by_signal
+        noise = levels.noise[:, None] * data.share
+        floor = floor & (noise < least)
+        gradient[:, d + 1] = 0.5 * np.einsum("mi,mi->m", diagonal, np.where(floor, 0.0, noise))
+        gradient[:, d + 1] += 0.5 * (data.scatter / levels.noise - data.repeats)
+    by_signal = np.einsum("mij,mij->m", correlation, weight)
+    if floor.any():
+        by_signal += NOISE_FLOOR * np.einsum("mi,mi->m", diagonal, floor)
+    gradient[:, d] = 0.5 * levels.signal * by_signal
+    gradient[np.isinf(value)] = 0.0
     return value, gradient
 
 
@@ -258,23 +276,28 @@ def _noisy(data: Data, levels: _Levels, mean_variance: float, correlation: Array
     return covariance
 
 
-def _covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[int, Array]]:
-    """The numbers of the settings, and their K (n, n).
+def _some(count: int, size: int) -> Iterator[slice]:
+    """Slices of `count` settings, for matrices of that many numbers each.
 
     Several small matrices at once cost little more than one; large ones stay in the cache if they
     are made one by one.
     """
-    together = max(1, _TOGETHER // data.size**2)
-    for first in range(0, len(theta), together):
-        some = theta[first : first + together]
-        levels = _levels(model, data, some)
-        correlation = model.kernel.value(_distances(model, data, some))
-        if levels.main is not None:
-            levels.main.blend(model.kernel, correlation, data.x, data.x)
-        yield from enumerate(_noisy(data, levels, model.mean_variance, correlation), first)
+    together = max(1, _TOGETHER // size)
+    for first in range(0, count, together):
+        yield slice(first, min(first + together, count))
 
 
 _TOGETHER = 40_000  # numbers: 320 kB
+
+
+def _covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[slice, Array]]:
+    """Some of the settings, and their K (m, n, n)."""
+    for some in _some(len(theta), data.size**2):
+        levels = _levels(model, data, theta[some])
+        correlation = model.kernel.value(_distances(model, data, theta[some]))
+        if levels.main is not None:
+            levels.main.blend(model.kernel, correlation, data.x, data.x)
+        yield some, _noisy(data, levels, model.mean_variance, correlation)
 
 
 def _row_noise(data: Data, levels: _Levels) -> Array:
@@ -283,13 +306,21 @@ def _row_noise(data: Data, levels: _Levels) -> Array:
     return np.asarray(np.maximum(given, NOISE_FLOOR * levels.signal[:, None]))
 
 
-def _log_likelihood(model: Model, data: Data, theta: Array, factor: Array, alpha: Array) -> float:
-    value = -0.5 * (data.y @ alpha) - np.log(factor.diagonal()).sum()
-    value += data.constant - 0.5 * data.size * LOG_TWO_PI
+def _fit_and_root(data: Data, factor: Array, info: int) -> tuple[float, float]:
+    """y'K⁻¹y and √|K|'s logarithm for the lower factor of K; infinite where there is none."""
+    if info:
+        return np.inf, np.inf
+    white, _ = dtrtrs(factor, data.y, lower=1)
+    return white @ white, np.add.reduce(np.log(factor.diagonal()))
+
+
+def _log_likelihood(model: Model, data: Data, theta: Array, fits: Array, roots: Array) -> Array:
+    """Log marginal likelihood (m,) from what `_fit_and_root` says of each setting."""
+    value = data.constant - 0.5 * data.size * LOG_TWO_PI - 0.5 * fits - roots
     if data.repeats:  # what merged repeats say about the noise
-        log_noise = theta[length_scales(model, data) + 1]
+        log_noise = theta[:, length_scales(model, data) + 1]
         value -= 0.5 * (data.repeats * log_noise + data.scatter * np.exp(-log_noise))
-    return float(value)
+    return np.asarray(value)
 
 
 class Moments(NamedTuple):
@@ -413,24 +444,25 @@ class Posterior:
 
         Good enough to rank hundreds of points, at half the price and in half the memory.
         """
-        precision = np.float32
-        k = np.empty((self.settings, len(x), len(self.x)), dtype=precision)
-        mean = np.empty(k.shape[:2])
-        variance = np.empty(k.shape[:2])
-        for s, scale in enumerate(self.length_scales):  # one at a time: it stays in the cache
-            distances = squared_distances(
-                (x / scale).astype(precision), self.scaled[s].astype(precision)
-            )
-            k[s] = self.model.kernel.value(distances)
+        settings, n, single = self.settings, len(self.x), np.float32
+        correlation = np.empty((settings, len(x), n), dtype=single)
+        mean, variance = np.empty((2, settings, len(x)))
+        for some in _some(settings, len(x) * n // 2):
+            scaled = x / self.length_scales[some, None, :]
+            distances = squared_distances(scaled.astype(single), self.scaled[some].astype(single))
+            k = correlation[some] = self.model.kernel.value(distances)
             if self.main is not None:
-                main, single = self.main.of(s, precision), x.astype(precision)
-                main.blend(self.model.kernel, k[s], single, self.x.astype(precision))
-            covariance = k[s] * precision(self.signal_variance[s])
-            covariance += precision(self.model.mean_variance)
-            mean[s] = covariance @ self.alpha[s].astype(precision)
-            half = covariance @ self.inverse_factor[s].T.astype(precision)
-            variance[s] = self.prior_variance[s] - np.einsum("...n,...n->...", half, half)
-        return Screened(k, mean, np.maximum(variance, 1e-6 * self.prior_variance[:, None]))
+                main = self.main.of(some, single)
+                main.blend(self.model.kernel, k, x.astype(single), self.x.astype(single))
+                correlation[some] = k
+            covariance = k * self.signal_variance[some, None, None].astype(single)
+            covariance += single(self.model.mean_variance)
+            mean[some] = np.matmul(covariance, self.alpha[some, :, None].astype(single))[..., 0]
+            whiten = np.swapaxes(self.inverse_factor[some], 1, 2).astype(single)
+            half = np.matmul(covariance, whiten)
+            variance[some] = np.einsum("smn,smn->sm", half, half)
+        prior = self.prior_variance[:, None]
+        return Screened(correlation, mean, np.maximum(prior - variance, 1e-6 * prior))
 
     def mean_at_data(self) -> Array:
         """Mean (S, n) of the process at its own data: y less the noise that α takes out."""
@@ -514,11 +546,12 @@ def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     levels = _levels(model, data, theta)
     row_noise = _row_noise(data, levels)
     inverse = np.empty((len(theta), data.size, data.size))
-    for row, matrix in _covariances(model, data, theta):
-        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
-        if info:
-            raise np.linalg.LinAlgError(_singular(levels.signal[row], row_noise[row].min()))
-        inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
+    for some, matrices in _covariances(model, data, theta):
+        for row, matrix in zip(range(some.start, some.stop), matrices, strict=True):
+            factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
+            if info:
+                raise np.linalg.LinAlgError(_singular(levels.signal[row], row_noise[row].min()))
+            inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
     scales = np.ascontiguousarray(np.exp(theta[:, model.scales(data.x.shape[1])]))
     hyperparameters = (scales, levels.signal, levels.noise)
     y = np.repeat(data.y[None], len(theta), axis=0)

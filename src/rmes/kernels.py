@@ -167,9 +167,9 @@ class MainEffects:
         """For m rows, of which each has its own of the S settings."""
         return MainEffects(self.share[rows, 0], self.precision[rows, 0], self.groups)
 
-    def of(self, setting: int, precision: type[np.floating[Any]]) -> "MainEffects":
-        """Of one setting alone, in a floating-point precision."""
-        share, scales = self.share[setting], self.precision[setting]
+    def of(self, settings: slice, precision: type[np.floating[Any]]) -> "MainEffects":
+        """Of some settings alone, in a floating-point precision."""
+        share, scales = self.share[settings], self.precision[settings]
         return MainEffects(share.astype(precision), scales.astype(precision), self.groups)
 
     def blend(self, kernel: Kernel, together: Floats, x: Floats, points: Floats) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 
-from rmes.acquisition import expected_improvement
+from rmes.acquisition import below_best
 from rmes.gp import Posterior, Screened
 from rmes.kernels import correlate, squared_distances
 from rmes.normal import cdf
@@ -35,7 +35,7 @@ _W /= _ROOT_TWO_PI
 
 
 @cache
-def _first(count: int) -> NDArray[np.bool_]:
+def _flatter(count: int) -> NDArray[np.bool_]:
     """(l, j): whether line j comes before line l."""
     return np.tri(count, k=-1, dtype=bool)
 
@@ -55,34 +55,34 @@ def expected_rise(level: Array, slope: Array) -> Rise:
     slope, h(z) = φ(z) + z Φ(z) (Frazier et al. 2009, eq. 14): a sum of positive terms.
     """
     m, count = level.shape
-    steeper = slope[:, :, None] - slope[:, None, :]  # of line l than of line j: (m, l, j)
-    higher = level[:, None, :] - level[:, :, None]  # line j than line l
-    # Of parallel lines the highest counts, of identical ones the first.
-    close = (1e-14 * np.abs(slope).max(axis=1))[:, None, None]
-    up, down = steeper > close, steeper < -close
-    same = ~(up | down)
-    hides = same & ((higher > 0.0) | ((higher == 0.0) & _first(count)))
-    meet = higher / np.where(same, 1.0, steeper)
-    after = np.where(up, meet, np.where(hides, np.inf, -np.inf))  # line l is the higher beyond
-    last = after.argmax(axis=2)[:, :, None]
-    lower = np.take_along_axis(after, last, axis=2)[:, :, 0]
-    upper = np.where(down, meet, np.inf).min(axis=2)
+    order, point = np.argsort(slope, axis=1), np.arange(m)[:, None]
+    level, slope = level[point, order], slope[point, order]  # the flattest line first
+    # Line l exceeds a flatter line j from here on (m, l, j). Of parallel lines the higher one is
+    # above everywhere, and of identical ones the first is taken to be.
+    higher, steeper = level[:, None, :] - level[:, :, None], slope[:, :, None] - slope[:, None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = higher / steeper
+    meet[np.isnan(meet)] = np.inf
+    lower = np.where(_flatter(count), meet, -np.inf).max(axis=2)
+    upper = np.where(_flatter(count), meet, np.inf).min(axis=1)
     on = lower < upper
-    counts = on & (lower > -np.inf)
-    before = np.take_along_axis(steeper, last, axis=2)[:, :, 0][counts]
-    place = lower[counts]
-    gain = np.zeros_like(level)
-    gain[counts] = before * expected_improvement(-np.abs(place), np.ones_like(place), 0.0).value
-    value = np.add.reduce(gain, axis=1)
+    # The envelope turns where a line takes over from the last one before it.
+    last = np.maximum.accumulate(np.where(on, np.arange(count), 0), axis=1)
+    turn = slope[:, 1:] - slope[point, last[:, :-1]]
+    corner = on[:, 1:] & (lower[:, 1:] > -np.inf)
+    gain = np.zeros_like(turn)
+    gain[corner] = turn[corner] * below_best(-np.abs(lower[:, 1:][corner]))
     lower, upper = np.where(on, lower, 0.0), np.where(on, upper, 0.0)
     # The probability to be the highest line, from the tail that does not cancel; less 1 for the
     # line that is the highest now.
     flip = lower > 0.0
     by_level = cdf(np.where(flip, -lower, upper)) - cdf(np.where(flip, -upper, lower))
-    now = np.arange(m), np.argmax(level, axis=1)
+    now = point[:, 0], np.argmax(np.where(on, level, -np.inf), axis=1)
     by_level[now] = -cdf(lower[now]) - cdf(-upper[now])
     by_slope = (np.exp(-0.5 * lower * lower) - np.exp(-0.5 * upper * upper)) / _ROOT_TWO_PI
-    return Rise(value, by_level, by_slope)
+    own = np.empty((2, m, count))
+    own[:, point, order] = by_level, by_slope
+    return Rise(np.add.reduce(gain, axis=1), *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +120,24 @@ class Knowledge:
         The highest line is looked up at a few values of Z instead of everywhere.
         """
         gp, n = self.posterior, len(self.posterior.x)
-        slope = np.zeros((len(x), len(self.level) + 1))
-        for s, scale in enumerate(gp.length_scales):
-            near = gp.model.kernel.value(squared_distances(x / scale, self.scaled[s, n:]))
-            if gp.main is not None:
-                gp.main.of(s, np.float64).blend(gp.model.kernel, near, x, self.points[n:])
-            signal, constant = gp.signal_variance[s], gp.model.mean_variance
-            weight = self.table[s, n:-1]
-            line = np.empty_like(slope)
-            line[:, :-1] = signal * near
-            line[:, :-1] -= (signal * seen.correlation[s]) @ weight.T
-            line[:, :-1] += constant * (1.0 - weight.sum(axis=1))
-            line[:, -1] = seen.variance[s]
-            line /= np.sqrt(seen.variance[s] + self.noise(x)[s])[:, None]
-            slope += line
+        near = gp.correlation(x, self.points[n:])  # (S, m, L)
+        near *= gp.signal_variance[:, None, None]
+        weight = self.table[:, n:-1]
+        lines = np.empty((*near.shape[:2], near.shape[2] + 1))
+        lines[:, :, -1] = seen.variance
+        weighted = np.swapaxes(weight * gp.signal_variance[:, None, None], 1, 2)
+        np.matmul(seen.correlation, weighted, out=lines[:, :, :-1])
+        np.subtract(near, lines[:, :, :-1], out=lines[:, :, :-1])
+        lines[:, :, :-1] += gp.model.mean_variance * (1.0 - weight.sum(axis=2))[:, None, :]
+        lines /= np.sqrt(seen.variance + self.noise(x))[:, :, None]
+        slope = np.add.reduce(lines)
         slope /= gp.settings
         level = np.empty_like(slope)
         level[:, :-1] = self.level
         level[:, -1] = seen.mean.mean(axis=0)
         level -= level.max(axis=1, keepdims=True)
-        rise = sum(w * np.max(level + z * slope, axis=1) for z, w in zip(_Z, _W, strict=True))
-        return np.asarray(np.log(np.maximum(rise, 1e-300)))
+        highest = np.max(level + _Z[:, None, None] * slope, axis=2)
+        return np.asarray(np.log(np.maximum(_W @ highest, 1e-300)))
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
         """Its logarithm (m,) at x (m, d), and the gradient (m, d)."""

@@ -106,7 +106,7 @@ def climb(
     step = np.ones(len(x))
     step[~np.isfinite(value)] = 0.0  # nothing can be climbed from there
 
-    for _ in range(rounds):
+    for left in range(rounds - 1, -1, -1):
         direction, promise = _direction(x, gradient, inverse, scale, fresh)
         promise[step < 1e-8] = 0.0
         if race:  # a step to the top of a parabola rises by half of what is promised
@@ -127,7 +127,8 @@ def climb(
         rise = np.einsum("ij,ij->i", gradient, moved)
         better = trial_value >= value + _SUFFICIENT * rise  # False for NaN
         if better.all():
-            _update(inverse, fresh, moved, gradient - trial_gradient)
+            if left:  # there is a step to use it
+                _update(inverse, fresh, moved, gradient - trial_gradient)
             x, value, gradient = trial, trial_value, trial_gradient
             step = np.ones(len(rows))
         else:

@@ -111,8 +111,8 @@ def _fitted(x: Array, ph: Array, *, simulated: bool) -> Field:
     start = np.log([0.1, 0.1, 0.7 * variance, 0.3 * variance])
 
     def descent(theta: Array) -> tuple[float, Array]:
-        value, gradient = gp.log_evidence_and_gradient(model, data, theta)
-        return -value, -gradient
+        value, gradient = gp.log_evidence_and_gradient(model, data, theta[None])
+        return -float(value[0]), -gradient[0]
 
     box = list(zip(*gp.bounds(model, data), strict=True))
     found = minimize(descent, start, jac=True, method="L-BFGS-B", bounds=box)

@@ -53,8 +53,8 @@ def likeliest(model: gp.Model, data: Data, last: Array | None, measurements: int
     low, width = BOX[:, 0], BOX[:, 1] - BOX[:, 0]
 
     def target(unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        found = [gp.log_evidence_and_gradient(model, data, low + u * width) for u in unit]
-        return np.array([value for value, _ in found]), width * np.stack([g for _, g in found])
+        value, gradient = gp.log_evidence_and_gradient(model, data, low + unit * width)
+        return value, width * gradient
 
     signal = np.log(np.clip(np.mean(data.y**2), 1e-3, 1e3))
     starts = np.column_stack([_STARTS, np.full(len(_STARTS), signal)])
