@@ -52,7 +52,8 @@ def test_the_suggestion_is_as_good_as_the_best_of_fifty_restarts(name):
     missed = []
     for seed, (n, d) in enumerate(cases):
         data = problem(seed, n, d)
-        found = suggest(data, none(d), Settings(acquisition=name), start(seed))
+        # What settles is chosen for another reason.
+        found = suggest(data, none(d), Settings(acquisition=name, settle=False), start(seed))
         here, best = height(found, data, name)
         if here < best - 1e-3:  # logarithms: a relative 1e-3
             missed.append((n, d, here - best))

@@ -100,6 +100,11 @@ class View:
         """Candidates (count, d) to climb from, for values (m,) of them all."""
         return self.candidates[spread(values, self.candidates / self.scale, count)]
 
+    def best_candidate(self, values: Array) -> Array:
+        """The candidate (d,) with the highest of the values (m,) that may be measured."""
+        points = self.candidates[np.argsort(-values)]
+        return np.asarray(points[self.first_allowed(points)])
+
     def first_allowed(self, points: Array) -> int:
         """The first of the points (m, d) that may be measured; 0 if none may."""
         forbidden = self.pending
@@ -160,18 +165,23 @@ def pick(view: View, rng: np.random.Generator) -> Pick:
 def _by_information(view: View) -> Pick:
     """RMES. Far from the top a cheap stand-in shows the way; the function has the last word."""
     guide, values = _stand_in(view)
-    domain = view.situation.domain
+    domain, settles = view.situation.domain, view.settings.settle
+
+    def settled(top: Array) -> Pick | None:
+        repeats = settles and _worth_repeating(view, "rmes", guide, top) is not None
+        return _settled(view) if repeats else None
+
+    # In few coordinates a glance tells, nearly always, what the climb would.
+    if domain.moving <= _DENSE and (found := settled(view.best_candidate(values))):
+        return found
     ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
-    top, _ = _highest(view, guide, values, ends.x, ends.value)
-    if view.settings.settle and _worth_repeating(view, "rmes", guide, top) is not None:
-        settled = _settled(view)
-        if settled is not None:
-            return settled
+    if found := settled(_highest(view, guide, values, ends.x, ends.value)[0]):
+        return found
     function = view.acquisition("rmes")
-    found = finish(function, ends, view.scale, domain)
-    highest = _highest(view, function, values, found.x, found.value)
+    tops = finish(function, ends, view.scale, domain)
+    highest = _highest(view, function, values, tops.x, tops.value)
     chosen = _new_or_repeat(view, "rmes", guide, *highest)
-    if chosen.repeats is None or not view.settings.settle:
+    if chosen.repeats is None or not settles:
         return chosen
     return _settled(view) or chosen  # the stand-in had led close by, but not there
 
@@ -305,6 +315,9 @@ _FINAL = 3e-4  # and from where it led to: its curvature is nearly that of the f
 _FINAL_CLIMBS = 2
 _SETTLING_CLIMBS = 4  # half as many as are worth it elsewhere: 0.1 % of the gain are lost
 _SAFE = float(np.log(0.9))
+# Coordinates up to which candidates lie so dense that where RMES would repeat a point can be seen
+# without a climb: in 2 and 3 coordinates both agree in 95 % of suggestions, in 5 in two thirds.
+_DENSE = 3
 _FEW = 4  # coordinates up to which differences of gradients are worth their price
 
 
