@@ -191,7 +191,7 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[A
     Where K is singular the gradient is 0.
     """
     value, gradient = np.empty(len(theta)), np.empty_like(theta)
-    for some in _some(len(theta), data.size**2):
+    for some in _some(len(theta), 4 * data.size**2):
         value[some], gradient[some] = _evidence_and_gradient(model, data, theta[some])
     return value, gradient
 
@@ -277,7 +277,7 @@ def _noisy(data: Data, levels: _Levels, mean_variance: float, correlation: Array
 
 
 def _some(count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` settings, for matrices of that many numbers each.
+    """Slices of `count` settings, for work on that many numbers each.
 
     Several small matrices at once cost little more than one; large ones stay in the cache if they
     are made one by one.
@@ -447,7 +447,7 @@ class Posterior:
         settings, n, single = self.settings, len(self.x), np.float32
         correlation = np.empty((settings, len(x), n), dtype=single)
         mean, variance = np.empty((2, settings, len(x)))
-        for some in _some(settings, len(x) * n // 2):
+        for some in _some(settings, 5 * len(x) * n):
             scaled = x / self.length_scales[some, None, :]
             distances = squared_distances(scaled.astype(single), self.scaled[some].astype(single))
             k = correlation[some] = self.model.kernel.value(distances)
