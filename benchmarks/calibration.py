@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import rmes
-from rmes import gp
+from rmes.model import Model, prior
 
 Array = NDArray[np.float64]
 ROWS = Path(__file__).parent / "results" / "calibration.jsonl"
@@ -39,10 +39,10 @@ TOLERANCES = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 def function(rng: np.random.Generator) -> tuple[Callable[[Array], tuple[float, Array]], float]:
     """A draw from the prior with its gradient, and a noise sd, both from `gp.Model`."""
-    model = gp.Model()
+    model = Model()
     d = 2
 
-    mean, precision = gp.prior(model, d, True)
+    mean, precision = prior(model, d, True)
     drawn = np.exp(rng.multivariate_normal(mean, np.linalg.inv(precision)))
     scales, (signal, noise_sd) = drawn[:d], np.sqrt(drawn[d:])
     offset = math.sqrt(model.mean_variance) * rng.standard_normal()

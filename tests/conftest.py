@@ -6,6 +6,7 @@ from threadpoolctl import threadpool_limits
 
 from rmes import gp, kernels
 from rmes.measurements import merge
+from rmes.model import Model
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,4 +47,4 @@ def posterior(problem, kernel, request):
     theta = np.array([[-0.5, 0.3, 0.1, 0.2, -3.0], [-1.0, -0.2, 0.5, -0.3, -2.0]])
     if request.param:
         theta = np.column_stack([theta, [-0.7, 1.5]])
-    return gp.posterior(gp.Model(kernel), merge(*problem), theta)
+    return gp.posterior(Model(kernel), merge(*problem), theta)

@@ -6,6 +6,7 @@ from rmes import adam, gp, information, suggest
 from rmes.criteria import acquire
 from rmes.domain import Choice, Domain
 from rmes.measurements import merge
+from rmes.model import Model
 from rmes.settings import Settings, Situation
 
 
@@ -16,7 +17,7 @@ def example(rng, n=20, d=2, noise=0.1):
     data = merge(x, y)
     best = np.log([*[0.4] * d, 1.0, noise**2])
     theta = np.stack([best, best + 0.2])
-    return data, gp.posterior(gp.Model(), data, theta)
+    return data, gp.posterior(Model(), data, theta)
 
 
 def choose(data, posterior, rng, acquisition, situation=None):

@@ -5,6 +5,7 @@ from rmes import gp
 from rmes.answer import Prospects, believe, best_anywhere, best_measured, prospects
 from rmes.domain import Choice, Domain
 from rmes.measurements import merge
+from rmes.model import Model
 from rmes.report import Outlook, Recommendation
 
 
@@ -34,7 +35,7 @@ def test_the_best_point_of_a_finite_domain_is_one_of_its_points(rng):
     levels = np.linspace(0.0, 1.0, 6)[:, None]
     domain = Domain(1, (Choice((0,), levels),))
     data = merge([[0.0], [0.4], [0.6], [1.0]], [0.0, 1.0, 0.9, 0.0])
-    posterior = gp.posterior(gp.Model(), data, np.array([[-1.0, 0.0, -4.0]]))
+    posterior = gp.posterior(Model(), data, np.array([[-1.0, 0.0, -4.0]]))
     assert best_anywhere(posterior, domain, rng).x[0] in levels
 
 

@@ -13,9 +13,9 @@ import rmes
 SOURCE = Path(rmes.__file__).parent
 LAYERS = [
     {"normal", "kernels", "domain", "measurements", "units", "report", "trials"},
-    {"gp", "quadrature", "multistart", "space", "programs"},
-    {"integral", "fit", "paths", "pes", "studyfile"},
-    {"information"},
+    {"model", "quadrature", "multistart", "space", "programs"},
+    {"gp", "evidence", "integral", "studyfile"},
+    {"fit", "paths", "pes", "information"},
     {"acquisition", "botorch"},
     {"maxima", "knowledge"},
     {"criteria", "answer"},

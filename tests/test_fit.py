@@ -8,9 +8,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from rmes import gp
+from rmes.evidence import log_evidence, log_evidence_and_gradient
 from rmes.fit import Fit, fit
 from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL, squared_distances
 from rmes.measurements import merge
+from rmes.model import Model, log_prior
 from rmes.units import Units
 
 
@@ -38,9 +40,9 @@ def test_maximum_likelihood_is_no_worse_than_scikit_learn_with_ten_restarts(seed
     full = ConstantKernel(1.0, (1e-4, 1e4)) * shape + WhiteKernel(0.1, (1e-8, 1e2))
     peer = GaussianProcessRegressor(full, alpha=0.0, n_restarts_optimizer=10, random_state=0)
     peer.fit(x, y)
-    model, data = gp.Model.paper(kernel), merge(x, y)
+    model, data = Model.paper(kernel), merge(x, y)
     found = fit(model, data, rng)
-    ours = gp.log_evidence(model, data, found.best[None])[0]
+    ours = log_evidence(model, data, found.best[None])[0]
     assert ours >= peer.log_marginal_likelihood_value_ - 1e-3
 
 
@@ -48,7 +50,7 @@ def test_both_modes_of_the_likelihood_are_found():
     """Noise around a slow wave, or a fast wave: the data decide, not the start."""
     rng = np.random.default_rng(3)
     x = np.sort(rng.random((40, 1)), axis=0)
-    model = gp.Model.paper(SQUARED_EXPONENTIAL)
+    model = Model.paper(SQUARED_EXPONENTIAL)
     noisy = np.sin(3 * x[:, 0]) + 0.5 * rng.standard_normal(40)
     smooth = np.sin(40 * x[:, 0])
     slow = fit(model, merge(x, noisy), rng).best
@@ -61,16 +63,13 @@ def test_both_modes_of_the_likelihood_are_found():
 
 def test_a_warm_fit_reaches_what_a_cold_one_does():
     kernel, x, y, rng = random_problem(0)
-    model = gp.Model(kernel)
+    model = Model(kernel)
     y = (y - y.mean()) / y.std()
     before = fit(model, merge(x[:-1], y[:-1]), rng)
     data = merge(x, y)
 
     def density(theta):
-        return (
-            gp.log_evidence(model, data, theta[None])[0]
-            + gp.log_prior(model, data, theta[None])[0][0]
-        )
+        return log_evidence(model, data, theta[None])[0] + log_prior(model, data, theta[None])[0][0]
 
     cold, warm = fit(model, data, rng), fit(model, data, rng, warm=before)
     assert density(warm.best) == pytest.approx(density(cold.best), abs=0.01)
@@ -83,10 +82,10 @@ def test_samples_follow_the_posterior_of_the_hyperparameters():
     x = rng.random((15, 1))
     y = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(15)
     y = (y - y.mean()) / y.std()
-    data, model = merge(x, y, 0.02), gp.Model()
+    data, model = merge(x, y, 0.02), Model()
     axis = np.linspace(np.log(0.02), np.log(20), 120), np.linspace(np.log(0.02), np.log(50), 100)
     grid = np.stack(np.meshgrid(*axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    log_density = gp.log_evidence(model, data, grid) + gp.log_prior(model, data, grid)[0]
+    log_density = log_evidence(model, data, grid) + log_prior(model, data, grid)[0]
     weight = np.exp(log_density - log_density.max())
     weight /= weight.sum()
     mean = weight @ grid
@@ -103,8 +102,8 @@ def test_samples_follow_the_posterior_of_the_hyperparameters():
 
 def test_the_same_generator_gives_the_same_fit():
     kernel, x, y, _ = random_problem(2)
-    one = fit(gp.Model(kernel), merge(x, y), np.random.default_rng(1), 4)
-    two = fit(gp.Model(kernel), merge(x, y), np.random.default_rng(1), 4)
+    one = fit(Model(kernel), merge(x, y), np.random.default_rng(1), 4)
+    two = fit(Model(kernel), merge(x, y), np.random.default_rng(1), 4)
     np.testing.assert_array_equal(one.best, two.best)
     np.testing.assert_array_equal(one.samples, two.samples)
 
@@ -114,14 +113,14 @@ def test_the_same_generator_gives_the_same_fit():
 )
 def test_odd_values_are_fitted_without_a_crash(y, rng):
     x = rng.random((5, 2))
-    found = fit(gp.Model(), merge(x, y), rng, 4)
+    found = fit(Model(), merge(x, y), rng, 4)
     assert np.all(np.isfinite(found.best))
     assert np.all(np.isfinite(found.samples))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_points_are_enough(n, rng):
-    found = fit(gp.Model(), merge(rng.random((n, 2)), rng.normal(size=n)), rng, 4)
+    found = fit(Model(), merge(rng.random((n, 2)), rng.normal(size=n)), rng, 4)
     assert found.samples.shape == (4, 4)
     assert np.ptp(found.samples[:, 0]) > 0
 
@@ -133,11 +132,11 @@ def test_many_rows_are_fitted_by_way_of_a_subset_that_keeps_what_is_inferred():
     y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(200)
     noise = np.full(200, 0.01)
     noise[77] = np.nan
-    model, data = gp.Model(), merge(x, y, noise)
+    model, data = Model(), merge(x, y, noise)
     found = fit(model, data, rng, 4)
     assert found.best.shape == (4,)
-    slope = gp.log_evidence_and_gradient(model, data, found.best[None])[1][0]
-    slope += gp.log_prior(model, data, found.best[None])[1][0]
+    slope = log_evidence_and_gradient(model, data, found.best[None])[1][0]
+    slope += log_prior(model, data, found.best[None])[1][0]
     assert slope @ found.covariance @ slope < 0.01  # nats still to be climbed, twice over
 
 
@@ -161,12 +160,12 @@ def has_main_effects(found):
 def test_main_effects_are_found_where_they_are(seed):
     x, added, multiplied = two_structures(50, seed)
     rng = np.random.default_rng(seed)
-    found = fit(gp.Model(), merge(x, added), rng, 4)
+    found = fit(Model(), merge(x, added), rng, 4)
     assert has_main_effects(found)
     assert found.samples.shape == (4, 6)
     assert found.best[-1] > np.log(3.0)  # odds: at least three quarters of the variance
-    assert not has_main_effects(fit(gp.Model(), merge(x, multiplied), rng, 4))
-    none = gp.Model(main_effects=None)
+    assert not has_main_effects(fit(Model(), merge(x, multiplied), rng, 4))
+    none = Model(main_effects=None)
     assert not has_main_effects(fit(none, merge(x, added), rng, 4))
 
 
@@ -174,7 +173,7 @@ def test_main_effects_predict_what_few_data_say():
     x, added, _ = two_structures(50, 0)
     new, truth, _ = two_structures(400, 9)
     rng, errors = np.random.default_rng(0), []
-    for model in (gp.Model(), gp.Model(main_effects=None)):
+    for model in (Model(), Model(main_effects=None)):
         data = merge(x, added)
         posterior = gp.posterior(model, data, fit(model, data, rng, 4).samples)
         errors.append(np.std(posterior.predict(new)[0].mean(axis=0) - truth))
@@ -184,7 +183,7 @@ def test_main_effects_predict_what_few_data_say():
 def test_a_warm_fit_changes_its_mind_about_main_effects():
     """Whatever the structure of the fit it starts from, and the samples follow it."""
     x, added, multiplied = two_structures(50, 0)
-    rng, model = np.random.default_rng(0), gp.Model()
+    rng, model = np.random.default_rng(0), Model()
     for first, second in ((multiplied, added), (added, multiplied)):
         early = fit(model, merge(x[:20], first[:20]), rng, 4)
         late = fit(model, merge(x, second), rng, 4, early)
@@ -221,10 +220,10 @@ def test_steep_values_are_pressed_and_others_are_not(seed):
     rng = np.random.default_rng(seed)
     for values, expected in ((smooth, False), (steep, True)):
         plain, pressed = two_views(x, values)
-        found = fit(gp.Model(), plain, rng, 4, None, lambda view=pressed: view)
+        found = fit(Model(), plain, rng, 4, None, lambda view=pressed: view)
         assert found.pressed == expected
         # and starting from the other view of them
-        found = fit(gp.Model(), pressed, rng, 4, None, lambda view=plain: view)
+        found = fit(Model(), pressed, rng, 4, None, lambda view=plain: view)
         assert found.pressed == expected
 
 
@@ -232,7 +231,7 @@ def test_values_are_not_pressed_where_they_are_noisy(rng):
     x, _, steep = steep_or_not(0, 0.5)
     plain, pressed = two_views(x, steep)
     for first, second in ((plain, pressed), (pressed, plain)):
-        assert not fit(gp.Model(), first, rng, 4, None, lambda view=second: view).pressed
+        assert not fit(Model(), first, rng, 4, None, lambda view=second: view).pressed
 
 
 def test_evidence_of_pressed_values_is_a_density_of_the_values():
@@ -246,11 +245,11 @@ def test_evidence_of_pressed_values_is_a_density_of_the_values():
         z = units.forward(np.append(values[:5], last))
         data = merge(x, z)
         data = replace(data, constant=data.constant + units.log_slope(z))
-        return gp.log_evidence(gp.Model(), data, theta)[0]
+        return log_evidence(Model(), data, theta)[0]
 
     first = merge(x[:5], units.forward(values[:5]))
     first = replace(first, constant=units.log_slope(first.y))
-    before = gp.log_evidence(gp.Model(), first, theta)[0]
+    before = log_evidence(Model(), first, theta)[0]
     total, _ = quad(
         lambda v: np.exp(log_density(v) - before), -200.0, 20.0, points=[-2, 0, 2], limit=500
     )
@@ -260,41 +259,41 @@ def test_evidence_of_pressed_values_is_a_density_of_the_values():
 def test_a_fit_is_no_start_for_values_seen_otherwise():
     x, _, steep = steep_or_not(0, 0.01)
     plain, pressed = two_views(x, steep)
-    learned = fit(gp.Model(), pressed, np.random.default_rng(0), 4)
+    learned = fit(Model(), pressed, np.random.default_rng(0), 4)
     assert learned.pressed
-    after = fit(gp.Model(), plain, np.random.default_rng(1), 4, learned)
-    cold = fit(gp.Model(), plain, np.random.default_rng(1), 4)
+    after = fit(Model(), plain, np.random.default_rng(1), 4, learned)
+    cold = fit(Model(), plain, np.random.default_rng(1), 4)
     np.testing.assert_array_equal(after.samples, cold.samples)
 
 
 def test_a_single_coordinate_has_no_main_effects(rng):
     x = rng.random((30, 1))
-    found = fit(gp.Model(), merge(x, np.sin(9 * x[:, 0])), rng, 4)
+    found = fit(Model(), merge(x, np.sin(9 * x[:, 0])), rng, 4)
     assert len(found.best) == 3
 
 
 def test_a_fit_with_main_effects_is_no_start_for_a_model_without():
     x, added, _ = two_structures(50, 0)
     rng, data = np.random.default_rng(0), merge(x, added)
-    learned = fit(gp.Model(), data, rng, 4)
-    assert not has_main_effects(fit(gp.Model(main_effects=None), data, rng, 4, learned))
+    learned = fit(Model(), data, rng, 4)
+    assert not has_main_effects(fit(Model(main_effects=None), data, rng, 4, learned))
 
 
 def test_a_fit_is_no_start_where_another_hyperparameter_has_come_or_gone():
     """The odds of main effects must not be taken for a noise, of which there are as many."""
     x, added, _ = two_structures(50, 0)
     rng = np.random.default_rng(0)
-    known = fit(gp.Model(), merge(x, added, 0.01), rng, 4)
+    known = fit(Model(), merge(x, added, 0.01), rng, 4)
     assert known.main
     data = merge(x, added)
-    after = fit(gp.Model(), data, np.random.default_rng(1), 4, known)
-    cold = fit(gp.Model(), data, np.random.default_rng(1), 4)
+    after = fit(Model(), data, np.random.default_rng(1), 4, known)
+    cold = fit(Model(), data, np.random.default_rng(1), 4)
     np.testing.assert_array_equal(after.samples, cold.samples)
 
 
 def test_a_saved_fit_is_the_same():
     x, added, _ = two_structures(50, 0)
-    found = fit(gp.Model(), merge(x, added), np.random.default_rng(0), 4)
+    found = fit(Model(), merge(x, added), np.random.default_rng(0), 4)
     again = Fit.from_json(json.loads(json.dumps(found.to_json())))
     assert (again.size, again.main, again.pressed) == (found.size, True, False)
     assert Fit.from_json(replace(found, pressed=True).to_json()).pressed

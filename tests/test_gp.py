@@ -1,81 +1,25 @@
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from gradients import STEP, assert_gradient, central
+from gradients import assert_gradient
 from rmes import gp
-from rmes.kernels import MATERN52
+from rmes.evidence import log_evidence
 from rmes.measurements import merge
-
-THETA = np.array([-0.5, 0.3, 0.1, 0.2, -3.0])
-
-
-def peer(kernel, theta, mean_variance=0.0):
-    """The same process in scikit-learn."""
-    scales = np.exp(theta[:3])
-    shape = Matern(scales, nu=2.5) if kernel is MATERN52 else RBF(scales)
-    full = ConstantKernel(np.exp(theta[3])) * shape + WhiteKernel(np.exp(theta[4]))
-    if mean_variance:
-        full = full + ConstantKernel(mean_variance)
-    return GaussianProcessRegressor(full, alpha=0.0, optimizer=None)
+from rmes.model import Model
+from scikit_learn import THETA, process
 
 
 @pytest.mark.parametrize("mean_variance", [0.0, 1.0])
 def test_posterior_matches_scikit_learn(problem, rng, kernel, mean_variance):
     x, y = problem
-    other = peer(kernel, THETA, mean_variance).fit(x, y)
+    other = process(kernel, THETA, mean_variance).fit(x, y)
     points = rng.random((10, 3))
     mean, deviation = other.predict(points, return_std=True)
-    model = gp.Model(kernel, mean_variance)
+    model = Model(kernel, mean_variance)
     ours = gp.posterior(model, merge(x, y), THETA[None]).predict(points)
     np.testing.assert_allclose(ours[0][0], mean, rtol=1e-8)
     np.testing.assert_allclose(ours[1][0], deviation**2 - np.exp(THETA[4]), rtol=1e-8)
-
-
-def test_evidence_and_its_gradient_match_scikit_learn(problem, kernel):
-    x, y = problem
-    other = peer(kernel, THETA).fit(x, y)
-    # scikit-learn orders: constant, length-scales, white noise
-    order = [3, 0, 1, 2, 4]
-    expected, slope = other.log_marginal_likelihood(THETA[order], eval_gradient=True)
-    model, data = gp.Model(kernel, 0.0), merge(x, y)
-    value, gradient = gp.log_evidence_and_gradient(model, data, THETA[None])
-    assert value[0] == pytest.approx(expected, rel=1e-8)
-    np.testing.assert_allclose(gradient[0, order], slope, rtol=1e-8)
-
-
-@pytest.mark.parametrize("noise", ["inferred", "known", "mixed", "floored"])
-@pytest.mark.parametrize("groups", [(), (0, 1, 1)])
-@pytest.mark.parametrize("main", [False, True])
-def test_evidence_gradient(problem, rng, kernel, noise, groups, main):
-    x, y = problem
-    given = {
-        "inferred": None,
-        "known": np.full(30, 0.02),
-        "mixed": np.where(rng.random(30) < 0.5, np.nan, 0.05),
-        "floored": np.where(rng.random(30) < 0.5, 0.0, 0.05),
-    }[noise]
-    data, model = merge(x, y, given), gp.Model(kernel, groups=groups)
-    d = 2 if groups else 3
-    theta = np.concatenate([THETA[:d], THETA[3:]])[: d + 1 + data.infers_noise]
-    theta = np.append(theta, 0.6) if main else theta
-    both = np.stack([theta, theta + 0.1])
-    value, gradient = gp.log_evidence_and_gradient(model, data, both)
-    # K has a condition number of up to 1e10 where the noise is at its floor: rounding of the value
-    # asks for a longer step than eps^(1/3) there.
-    np.testing.assert_allclose(value, gp.log_evidence(model, data, both), rtol=1e-8)
-    step = 1e-4 if noise == "floored" else STEP
-    for slope, setting in zip(gradient, both, strict=True):
-        numeric = central(lambda t: gp.log_evidence(model, data, t[None])[0], setting, step)
-        np.testing.assert_allclose(slope, numeric, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("count", [5, 6])
-def test_prior_gradient(problem, rng, count):
-    data, model = merge(*problem), gp.Model()
-    assert_gradient(lambda t: gp.log_prior(model, data, t), rng.normal(size=(4, count)))
 
 
 @pytest.mark.parametrize("groups", [(), (0, 1, 1)])
@@ -96,7 +40,7 @@ def test_main_effects_are_a_process_of_each_coordinate_alone(problem, rng, kerne
 
     theta = np.array([*np.log(scales[: len(columns)]), 0.2, 0.8])[None]
     data = merge(x, y, np.full(30, noise))
-    posterior = gp.posterior(gp.Model(kernel, groups=groups), data, theta)
+    posterior = gp.posterior(Model(kernel, groups=groups), data, theta)
     full = covariance(x, x) + noise * np.eye(30)
     cross = covariance(points, x)
     mean, variance = posterior.predict(points)
@@ -108,28 +52,7 @@ def test_main_effects_are_a_process_of_each_coordinate_alone(problem, rng, kerne
     np.testing.assert_allclose(screened.mean, mean, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(screened.variance, variance, rtol=1e-2, atol=1e-3)
     likelihood = stats.multivariate_normal(np.zeros(30), full).logpdf(y)
-    assert gp.log_evidence(posterior.model, data, theta)[0] == pytest.approx(likelihood, rel=1e-9)
-
-
-def test_length_scales_are_alike_and_many_share_the_freedom_of_four():
-    for d, median, own in ((1, 0.4, 0.36), (4, 0.8, 0.36), (9, 0.8, 0.16), (16, 0.8, 0.09)):
-        mean, precision = gp.prior(gp.Model(), d, True)
-        np.testing.assert_allclose(np.exp(mean), [median] * d + [1.0, 0.03])
-        expected = np.diag([own] * d + [1.0, 4.0])
-        expected[:d, :d] += 0.64
-        np.testing.assert_allclose(np.linalg.inv(precision), expected, atol=1e-12)
-        assert gp.prior(gp.Model(), d, False)[1].shape == (d + 1, d + 1)
-
-
-def test_the_log_prior_is_that_normal_density(problem, rng):
-    data, theta = merge(*problem), rng.normal(size=(6, 5))
-    mean, precision = gp.prior(gp.Model(), 3, True)
-    density = stats.multivariate_normal(mean, np.linalg.inv(precision))
-    expected = density.logpdf(theta) - density.logpdf(mean)
-    np.testing.assert_allclose(gp.log_prior(gp.Model(), data, theta)[0], expected)
-    value, gradient = gp.log_prior(gp.Model.paper(MATERN52), data, theta)
-    assert not value.any()
-    assert not gradient.any()
+    assert log_evidence(posterior.model, data, theta)[0] == pytest.approx(likelihood, rel=1e-9)
 
 
 def test_moments_have_the_gradients_of_the_prediction(posterior, rng):
@@ -162,7 +85,7 @@ def test_conditioning_equals_rebuilding(problem, rng, kernel, main):
     theta = np.stack([THETA, THETA + 0.2])
     if main:
         theta = np.column_stack([theta, [0.5, 2.0]])
-    model = gp.Model(kernel)
+    model = Model(kernel)
     extra, values = rng.random((4, 3)), rng.normal(size=4)
     noise = np.exp(theta[:, 4])[:, None] * np.ones(4)
     conditioned = gp.posterior(model, merge(x, y), theta).condition(extra, values, noise)
@@ -183,7 +106,7 @@ def test_conditioning_leaves_the_original_alone(posterior, rng):
 
 def test_an_exact_process_passes_through_its_data(rng, kernel):
     x, y = rng.random((12, 2)), rng.normal(size=12)
-    posterior = gp.posterior(gp.Model(kernel), merge(x, y, 0.0), np.log([[0.2, 0.2, 1.0]]))
+    posterior = gp.posterior(Model(kernel), merge(x, y, 0.0), np.log([[0.2, 0.2, 1.0]]))
     mean, variance = posterior.predict(x)
     np.testing.assert_allclose(mean[0], y, atol=1e-4)
     assert np.all(variance < 1e-6)
@@ -193,8 +116,8 @@ def test_order_of_the_data_does_not_matter(problem, rng):
     x, y = problem
     shuffled = rng.permutation(30)
     points = rng.random((5, 3))
-    one = gp.posterior(gp.Model(), merge(x, y), THETA[None]).predict(points)
-    two = gp.posterior(gp.Model(), merge(x[shuffled], y[shuffled]), THETA[None]).predict(points)
+    one = gp.posterior(Model(), merge(x, y), THETA[None]).predict(points)
+    two = gp.posterior(Model(), merge(x[shuffled], y[shuffled]), THETA[None]).predict(points)
     np.testing.assert_allclose(one, two, rtol=1e-10)
 
 
@@ -202,9 +125,9 @@ def test_a_wide_prior_on_the_mean_is_an_unknown_mean(problem, rng):
     """b² → ∞ joins generalised least squares (Rasmussen & Williams 2006, eq. 2.42)."""
     x, y = problem
     points = rng.random((5, 3))
-    wide = gp.posterior(gp.Model(mean_variance=1e5), merge(x, y), THETA[None]).predict(points)
-    zero = gp.posterior(gp.Model(mean_variance=0.0), merge(x, y), THETA[None])
-    ones = gp.posterior(gp.Model(mean_variance=0.0), merge(x, np.ones(30)), THETA[None])
+    wide = gp.posterior(Model(mean_variance=1e5), merge(x, y), THETA[None]).predict(points)
+    zero = gp.posterior(Model(mean_variance=0.0), merge(x, y), THETA[None])
+    ones = gp.posterior(Model(mean_variance=0.0), merge(x, np.ones(30)), THETA[None])
     data = merge(x, y)
     information = np.sum(ones.alpha)
     level = np.sum(ones.alpha * data.y) / information

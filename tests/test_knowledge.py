@@ -6,9 +6,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from gradients import STEP, assert_gradient
-from rmes.gp import Model, posterior
+from rmes.gp import posterior
 from rmes.knowledge import expected_rise, knowledge
 from rmes.measurements import merge
+from rmes.model import Model
 from test_acquisition import log_h
 
 # ------------------------------------------------------------------ the highest of several lines

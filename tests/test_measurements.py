@@ -3,7 +3,9 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from rmes import gp
+from rmes.evidence import log_evidence
 from rmes.measurements import merge
+from rmes.model import Model
 
 
 def direct(model, theta, x, y, noise):
@@ -25,16 +27,16 @@ def test_merging_repeats_leaves_the_likelihood_unchanged(problem, rng, kernel, n
     }[noise]
     data = merge(x, y, given)
     assert data.size < 30
-    model = gp.Model(kernel)
+    model = Model(kernel)
     theta = np.array([-0.5, 0.3, 0.1, 0.2, -3.0])[: 4 + data.infers_noise]
     full = np.where(np.isnan(given), np.exp(-3.0), given)
     expected = direct(model, theta, x, y, full)
-    assert gp.log_evidence(model, data, theta[None])[0] == pytest.approx(expected, rel=1e-11)
+    assert log_evidence(model, data, theta[None])[0] == pytest.approx(expected, rel=1e-11)
 
 
 def test_merging_repeats_leaves_the_posterior_unchanged(problem, rng):
     x, y = problem
-    model, theta = gp.Model(), np.array([[-0.5, 0.3, 0.1, 0.2, -3.0]])
+    model, theta = Model(), np.array([[-0.5, 0.3, 0.1, 0.2, -3.0]])
     merged = gp.posterior(model, merge(x, y), theta)
     apart = gp.posterior(model, merge(x + 1e-12 * np.arange(30)[:, None], y), theta)
     points = rng.random((6, 3))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import rmes.paper
-from rmes import gp
+from rmes.evidence import log_evidence
 from rmes.fit import fit
 from rmes.kernels import SQUARED_EXPONENTIAL
 from rmes.measurements import merge
+from rmes.model import Model
 from rmes.paper import field, svm
 from rmes.paper.problems import NAMES, grid, maximise, problem, process_draw
 
@@ -105,9 +106,9 @@ def test_without_the_survey_the_field_is_labelled_simulated():
 def test_the_simulated_field_is_fitted_as_well_as_a_search_of_the_whole_box_does():
     found = field.simulated()
     data = merge(found.posterior.x, found.posterior.y[0])
-    model = gp.Model.paper(SQUARED_EXPONENTIAL)
+    model = Model.paper(SQUARED_EXPONENTIAL)
     best = fit(model, data, np.random.default_rng(0)).best
-    assert found.log_likelihood >= gp.log_evidence(model, data, best[None])[0] - 1e-3
+    assert found.log_likelihood >= log_evidence(model, data, best[None])[0] - 1e-3
 
 
 def test_another_file_is_no_survey(tmp_path):

@@ -7,6 +7,7 @@ from rmes import gp, maxima, paths
 from rmes.domain import Domain
 from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL
 from rmes.measurements import merge
+from rmes.model import Model
 from rmes.multistart import space_filling
 
 
@@ -47,7 +48,7 @@ def test_paths_have_the_moments_of_the_posterior(posterior, rng):
 
 def test_exact_data_are_hit_by_every_path(rng, kernel):
     x, y = rng.random((6, 2)), rng.normal(size=6)
-    posterior = gp.posterior(gp.Model(kernel), merge(x, y, 0.0), np.log([[0.3, 0.3, 1.0]]))
+    posterior = gp.posterior(Model(kernel), merge(x, y, 0.0), np.log([[0.3, 0.3, 1.0]]))
     values = paths.draw(posterior, 4, 64, rng).values(x)[0]
     np.testing.assert_allclose(values, np.tile(y, (4, 1)), atol=1e-3)
 
@@ -56,7 +57,7 @@ def one_dimensional(kernel, noise, rng):
     x = rng.random((8, 1))
     y = np.sin(6 * x[:, 0]) + noise * rng.standard_normal(8)
     theta = np.log([[0.15, 1.0]])
-    return gp.posterior(gp.Model(kernel, 0.0), merge(x, y, noise**2), theta)
+    return gp.posterior(Model(kernel, 0.0), merge(x, y, noise**2), theta)
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.5])
@@ -83,7 +84,7 @@ def test_maxima_have_little_bias_in_two_dimensions(rng):
     x = rng.random((12, 2))
     y = np.sin(5 * x[:, 0]) * np.cos(4 * x[:, 1]) + 0.1 * rng.standard_normal(12)
     theta = np.log([[0.3, 0.3, 1.0]])
-    posterior = gp.posterior(gp.Model(mean_variance=0.0), merge(x, y, 0.01), theta)
+    posterior = gp.posterior(Model(mean_variance=0.0), merge(x, y, 0.01), theta)
     axis = np.linspace(0, 1, 50)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     mean, covariance = posterior.joint(grid)

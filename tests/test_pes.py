@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import differential_entropy, norm, spearmanr
 
 from rmes import pes
-from rmes.gp import Model, Posterior, posterior
+from rmes.gp import Posterior, posterior
 from rmes.kernels import MATERN52, SQUARED_EXPONENTIAL, squared_distances
 from rmes.measurements import merge
+from rmes.model import Model
 
 KERNELS = [SQUARED_EXPONENTIAL, MATERN52]
 STEP = float(np.cbrt(np.finfo(float).eps))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rmes import acquisition, information
 from rmes.criteria import NoiseAt
 from rmes.domain import Domain
-from rmes.gp import NOISE_FLOOR, Posterior
+from rmes.gp import Posterior
 from rmes.maxima import Maxima
+from rmes.model import NOISE_FLOOR
 from rmes.multistart import ValueAndGradient
 
 Array = NDArray[np.float64]

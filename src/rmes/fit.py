@@ -8,15 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes.gp import (
-    Model,
-    bounds,
-    length_scales,
-    log_evidence,
-    log_evidence_and_gradient,
-    log_prior,
-)
+from rmes.evidence import log_evidence, log_evidence_and_gradient
 from rmes.measurements import Data
+from rmes.model import Model, bounds, length_scales, log_prior
 from rmes.multistart import Climb, climb, space_filling, spread
 
 Array = NDArray[np.float64]
@@ -30,7 +24,7 @@ class Fit:
     ----------
     best : (p,) array
         Log hyperparameters of the highest posterior density (or likelihood), in the order of
-        `rmes.gp.bounds`.
+        `rmes.model.bounds`.
     covariance : (p, p) array
         Inverse curvature there.
     samples : (S, p) array

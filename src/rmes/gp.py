@@ -1,326 +1,29 @@
-"""Exact Gaussian-process regression: evidence, posterior, moments, all with gradients.
+"""Exact Gaussian-process regression: posterior and moments, with gradients.
 
 Notation (n rows of data, d coordinates, S settings of the hyperparameters):
 
     ℓ, v, τ²   length-scales (S, d), signal variance (S,), inferred noise variance (S,)
-    a          share of main effects in the signal variance (S,), where there are any
-    K          v κ(X, X) + b² + diag(noise), (S, n, n); b² is the prior variance of the mean
+    K          covariance of the data (S, n, n), of `rmes.model`
     L          Cholesky factor of K;  L⁻¹ is kept, since moments then cost matrix products only
     α          K⁻¹ y, (S, n)
 
-A constant mean with prior N(0, b²) is integrated out exactly by adding b² to the kernel; b = 0 is
-the zero mean of the paper. Every posterior carries S settings, one of them or several to
-average over: settings first, points next, coordinates last.
+Every posterior carries S settings, one of them or several to average over: settings first, points
+next, coordinates last.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri, dtrtrs
-from scipy.special import expit
+from scipy.linalg.lapack import dpotrf, dtrtri
 
-from rmes.kernels import MATERN52, Correlation, Kernel, MainEffects, correlate, squared_distances
-from rmes.measurements import LOG_TWO_PI, Data
+from rmes.kernels import Correlation, MainEffects, correlate, squared_distances
+from rmes.measurements import Data
+from rmes.model import NOISE_FLOOR, Model, covariances, grouped, levels_of, row_noise_of
 
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
-
-# The least noise variance in units of the signal variance. Below it the factor of K is rounding
-# error: the smallest eigenvalues of a smooth kernel on n = 1000 points are about n ε ≈ 2e-13.
-NOISE_FLOOR = 1e-9
-
-
-class LogNormal(NamedTuple):
-    """A log-normal prior: median and standard deviation of the logarithm (inf: flat)."""
-
-    median: float
-    spread: float
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What is assumed before any measurement.
-
-    The defaults suit standardised y on the unit cube. `paper` gives the paper's protocol.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    mean_variance : float
-        Prior variance b² of the constant mean; 0 is a zero mean.
-    length_scale, signal_variance, noise_variance : LogNormal
-        Priors. The median of the length-scales grows with √d, as distances do, up to d = 4. They
-        are not independent: see `prior`.
-    main_effects : LogNormal or None
-        Prior of the odds a / (1 - a) of main effects, the part of the function that is a sum of
-        functions of one parameter each. The fit decides whether there is any; None: there is not.
-    groups : tuple of int
-        The length-scale that each column of x uses, numbered from 0; () gives each its own. The
-        columns of a category share one.
-    """
-
-    kernel: Kernel = MATERN52
-    mean_variance: float = 1.0
-    length_scale: LogNormal = LogNormal(0.4, 1.0)
-    signal_variance: LogNormal = LogNormal(1.0, 1.0)
-    noise_variance: LogNormal = LogNormal(0.03, 2.0)
-    main_effects: LogNormal | None = LogNormal(1.0, 1.5)
-    groups: tuple[int, ...] = ()
-
-    def scales(self, columns: int) -> NDArray[np.intp]:
-        """Which length-scale each of the columns of x uses."""
-        return np.array(self.groups) if self.groups else np.arange(columns)
-
-    @staticmethod
-    def paper(kernel: Kernel) -> "Model":
-        """Zero mean and flat priors: fitting is maximum likelihood within the bounds."""
-        flat = LogNormal(1.0, np.inf)
-        return Model(kernel, 0.0, flat, flat, flat, main_effects=None)
-
-
-@cache
-def _alone(model: Model, columns: int) -> tuple[tuple[int, ...], ...]:
-    """The columns of x that have a main effect together: those of one length-scale."""
-    scales = model.scales(columns)
-    return tuple(tuple(np.flatnonzero(scales == g).tolist()) for g in range(scales.max() + 1))
-
-
-# The box of log hyperparameters: length-scales, signal variance, noise variance, odds of main
-# effects. Beyond it the model is white noise or a constant, or has only main effects or none, and a
-# factor more changes nothing that can be measured.
-_BOUNDS = np.log([[5e-3, 2e2], [1e-4, 1e4], [1e-8, 1e2], [3e-3, 3e2]])
-
-
-def bounds(model: Model, data: Data, main: bool = False) -> tuple[Array, Array]:
-    """Bounds (p,), (p,) of the log hyperparameters.
-
-    In this order: length-scales, signal variance, noise variance if it is inferred, odds of main
-    effects if there are any.
-    """
-    kinds = [0] * length_scales(model, data) + [1] + [2] * data.infers_noise + [3] * main
-    return _BOUNDS[kinds, 0], _BOUNDS[kinds, 1]
-
-
-def length_scales(model: Model, data: Data) -> int:
-    """Number of length-scales."""
-    return max(model.groups) + 1 if model.groups else data.x.shape[1]
-
-
-def _has_main(model: Model, data: Data, theta: Array) -> bool:
-    """Whether the last of the log hyperparameters (m, p) is the odds of main effects."""
-    return bool(theta.shape[1] > length_scales(model, data) + 1 + data.infers_noise)
-
-
-class _Levels(NamedTuple):
-    """All but the length-scales of m settings: variances (m,) of signal and noise, main effects."""
-
-    signal: Array
-    noise: Array
-    main: MainEffects | None
-
-
-def _levels(model: Model, data: Data, theta: Array) -> _Levels:
-    """What log hyperparameters (m, p) stand for."""
-    d = length_scales(model, data)
-    noise = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
-    main = None
-    if _has_main(model, data, theta):
-        columns = data.x.shape[1]
-        precision = np.exp(-2.0 * theta[:, None, model.scales(columns)])
-        main = MainEffects(expit(theta[:, -1])[:, None, None], precision, _alone(model, columns))
-    return _Levels(np.exp(theta[:, d]), noise, main)
-
-
-# Length-scales of one function are alike: so much of the prior variance of their logarithms is
-# common to all of them. What is left is each one's own, and few data cannot tell more than _FREE of
-# them apart. After 40 measurements independent ones left 1.14 times the regret (1,062 pairs of runs
-# on 65 functions, ± 0.05): 1.3 times in 10 coordinates (± 0.09), 0.85 times where most coordinates
-# do nothing (± 0.14).
-_ALIKE = 0.64
-_FREE = 4
-
-
-@cache
-def prior(model: Model, scales: int, infers_noise: bool, main: bool = False) -> tuple[Array, Array]:
-    """Mean (p,) and precision (p, p) of the normal prior of the log hyperparameters.
-
-    `scales` is the number of length-scales. With a the share that is common to them and b = (1 - a)
-    min(1, 4 / d) each one's own, their covariance is proportional to b I + a 11', whose inverse is
-    (I - a 11' / (b + a d)) / b.
-    """
-    priors = [model.length_scale] * scales + [model.signal_variance]
-    priors += [model.noise_variance] * infers_noise
-    if main and model.main_effects is not None:
-        priors.append(model.main_effects)
-    mean = np.log([each.median for each in priors])
-    mean[:scales] += 0.5 * np.log(min(scales, _FREE))
-    precision = np.diag(np.array([each.spread for each in priors]) ** -2.0)
-    own = (1.0 - _ALIKE) * min(1.0, _FREE / scales)
-    alike = np.eye(scales) - _ALIKE / (own + _ALIKE * scales)
-    precision[:scales, :scales] = model.length_scale.spread**-2.0 * alike / own
-    mean.flags.writeable = precision.flags.writeable = False  # they are cached
-    return mean, precision
-
-
-def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
-    """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
-    scales, main = length_scales(model, data), _has_main(model, data, theta)
-    mean, precision = prior(model, scales, data.infers_noise, main)
-    offset = theta - mean
-    pull = offset @ precision
-    return -0.5 * np.einsum("ij,ij->i", offset, pull), -pull
-
-
-def log_evidence(model: Model, data: Data, theta: Array) -> Array:
-    """Log marginal likelihood (m,) at log hyperparameters (m, p); -inf where K is singular."""
-    fits, roots = np.empty(len(theta)), np.empty(len(theta))
-    for some, matrices in _covariances(model, data, theta):
-        for row, matrix in zip(range(some.start, some.stop), matrices, strict=True):
-            factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-            fits[row], roots[row] = _fit_and_root(data, factor, info)
-    return _log_likelihood(model, data, theta, fits, roots)
-
-
-def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
-    """`log_evidence` (m,) and its gradient (m, p) (Rasmussen & Williams 2006, eq. 5.9).
-
-    Where K is singular the gradient is 0.
-    """
-    value, gradient = np.empty(len(theta)), np.empty_like(theta)
-    for some in _some(len(theta), 4 * data.size**2):
-        value[some], gradient[some] = _evidence_and_gradient(model, data, theta[some])
-    return value, gradient
-
-
-def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
-    d, levels = length_scales(model, data), _levels(model, data, theta)
-    correlation, slope = model.kernel.value_and_slope(_distances(model, data, theta))
-    if levels.main is not None:
-        share = levels.main.share[:, 0, 0]
-        excess, falls = np.zeros_like(correlation), []
-        for single in levels.main.singles(model.kernel, data.x, data.x):
-            excess += single.value
-            single.slope[:] *= single.distance
-            falls.append(single.slope)
-        excess /= len(falls)
-        excess -= correlation
-        correlation += levels.main.share * excess
-        slope *= 1.0 - levels.main.share
-    covariance = _noisy(data, levels, model.mean_variance, correlation)
-    weight = np.empty_like(covariance)  # αα' - K⁻¹
-    fits, roots = np.empty(len(theta)), np.empty(len(theta))
-    for row, matrix in enumerate(covariance):
-        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
-        fits[row], roots[row] = _fit_and_root(data, factor, info)
-        if info:
-            weight[row] = 0.0
-            continue
-        alpha, _ = dpotrs(factor, data.y, lower=1)
-        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper stays 0
-        np.multiply.outer(alpha, alpha, out=weight[row])
-        weight[row] -= inverse.T
-        np.einsum("ii->i", inverse)[:] = 0.0  # the diagonal has been taken off
-        weight[row] -= inverse
-    value = _log_likelihood(model, data, theta, fits, roots)
-    diagonal = np.einsum("mii->mi", weight)
-    gradient = np.empty_like(theta)
-    # ½ Σ_ij W_ij dK_ij/dlog ℓ, dK_ij = -2 v κ'_ij (z_i - z_j)²: one product instead of d
-    scales = model.scales(data.x.shape[1])
-    z = data.x / np.exp(theta[:, None, scales])
-    slope *= weight
-    by_column = np.matmul(np.einsum("mij->mi", slope)[:, None], z * z)[:, 0]
-    by_column -= np.einsum("mid,mid->md", z, np.matmul(slope, z))
-    by_column *= -2.0 * levels.signal[:, None]
-    if model.groups:
-        by_column = np.stack([np.bincount(scales, row, d) for row in by_column])
-    gradient[:, :d] = by_column
-    if levels.main is not None:
-        for g, fall in enumerate(falls):  # dK_ij = -2 v (a / G) κ' s, of that group alone
-            by_scale = np.einsum("mij,mij->m", fall, weight)
-            gradient[:, g] -= levels.signal * share / len(falls) * by_scale
-        by_share = 0.5 * levels.signal * np.einsum("mij,mij->m", excess, weight)
-        gradient[:, -1] = share * (1.0 - share) * by_share
-    least = NOISE_FLOOR * levels.signal[:, None]
-    floor = data.known < least
-    if data.infers_noise:
-        noise = levels.noise[:, None] * data.share
-        floor = floor & (noise < least)
-        gradient[:, d + 1] = 0.5 * np.einsum("mi,mi->m", diagonal, np.where(floor, 0.0, noise))
-        gradient[:, d + 1] += 0.5 * (data.scatter / levels.noise - data.repeats)
-    by_signal = np.einsum("mij,mij->m", correlation, weight)
-    if floor.any():
-        by_signal += NOISE_FLOOR * np.einsum("mi,mi->m", diagonal, floor)
-    gradient[:, d] = 0.5 * levels.signal * by_signal
-    gradient[np.isinf(value)] = 0.0
-    return value, gradient
-
-
-def _distances(model: Model, data: Data, theta: Array) -> Array:
-    """Scaled squared distances (m, n, n) of the data."""
-    z = data.x / np.exp(theta[:, model.scales(data.x.shape[1])])[:, None, :]
-    s = squared_distances(z, z)
-    np.einsum("mii->mi", s)[:] = 0.0
-    return s
-
-
-def _noisy(data: Data, levels: _Levels, mean_variance: float, correlation: Array) -> Array:
-    """K (m, n, n) for correlations (m, n, n)."""
-    covariance = levels.signal[:, None, None] * correlation
-    if mean_variance:
-        covariance += mean_variance
-    np.einsum("mii->mi", covariance)[:] += _row_noise(data, levels)
-    return covariance
-
-
-def _some(count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` settings, for work on that many numbers each.
-
-    Several small matrices at once cost little more than one; large ones stay in the cache if they
-    are made one by one.
-    """
-    together = max(1, _TOGETHER // size)
-    for first in range(0, count, together):
-        yield slice(first, min(first + together, count))
-
-
-_TOGETHER = 40_000  # numbers: 320 kB
-
-
-def _covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[slice, Array]]:
-    """Some of the settings, and their K (m, n, n)."""
-    for some in _some(len(theta), data.size**2):
-        levels = _levels(model, data, theta[some])
-        correlation = model.kernel.value(_distances(model, data, theta[some]))
-        if levels.main is not None:
-            levels.main.blend(model.kernel, correlation, data.x, data.x)
-        yield some, _noisy(data, levels, model.mean_variance, correlation)
-
-
-def _row_noise(data: Data, levels: _Levels) -> Array:
-    """Noise variance (m, n) of each row, at least NOISE_FLOOR of the signal variance."""
-    given = data.known + levels.noise[:, None] * data.share
-    return np.asarray(np.maximum(given, NOISE_FLOOR * levels.signal[:, None]))
-
-
-def _fit_and_root(data: Data, factor: Array, info: int) -> tuple[float, float]:
-    """y'K⁻¹y and √|K|'s logarithm for the lower factor of K; infinite where there is none."""
-    if info:
-        return np.inf, np.inf
-    white, _ = dtrtrs(factor, data.y, lower=1)
-    return white @ white, np.add.reduce(np.log(factor.diagonal()))
-
-
-def _log_likelihood(model: Model, data: Data, theta: Array, fits: Array, roots: Array) -> Array:
-    """Log marginal likelihood (m,) from what `_fit_and_root` says of each setting."""
-    value = data.constant - 0.5 * data.size * LOG_TWO_PI - 0.5 * fits - roots
-    if data.repeats:  # what merged repeats say about the noise
-        log_noise = theta[:, length_scales(model, data) + 1]
-        value -= 0.5 * (data.repeats * log_noise + data.scatter * np.exp(-log_noise))
-    return np.asarray(value)
 
 
 class Moments(NamedTuple):
@@ -447,7 +150,7 @@ class Posterior:
         settings, n, single = self.settings, len(self.x), np.float32
         correlation = np.empty((settings, len(x), n), dtype=single)
         mean, variance = np.empty((2, settings, len(x)))
-        for some in _some(settings, 5 * len(x) * n):
+        for some in grouped(settings, 5 * len(x) * n):
             scaled = x / self.length_scales[some, None, :]
             distances = squared_distances(scaled.astype(single), self.scaled[some].astype(single))
             k = correlation[some] = self.model.kernel.value(distances)
@@ -543,10 +246,10 @@ class Posterior:
 
 def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     """Condition the process on data, for each of the log hyperparameters theta (S, p)."""
-    levels = _levels(model, data, theta)
-    row_noise = _row_noise(data, levels)
+    levels = levels_of(model, data, theta)
+    row_noise = row_noise_of(data, levels)
     inverse = np.empty((len(theta), data.size, data.size))
-    for some, matrices in _covariances(model, data, theta):
+    for some, matrices in covariances(model, data, theta):
         for row, matrix in zip(range(some.start, some.stop), matrices, strict=True):
             factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
             if info:

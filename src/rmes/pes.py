@@ -36,8 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from rmes.gp import NOISE_FLOOR, Posterior
+from rmes.gp import Posterior
 from rmes.kernels import Kernel
+from rmes.model import NOISE_FLOOR
 from rmes.multistart import ValueAndGradient
 
 Array = NDArray[np.float64]

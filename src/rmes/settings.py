@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rmes.criteria import ACQUISITIONS
 from rmes.domain import Domain
-from rmes.gp import Model
+from rmes.model import Model
 
 Array = NDArray[np.float64]
 

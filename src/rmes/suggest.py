@@ -13,9 +13,10 @@ from rmes import gp, maxima
 from rmes.choice import candidates, look, new_noise, pick
 from rmes.criteria import acquire
 from rmes.fit import Fit, fit
-from rmes.gp import Model, Posterior
+from rmes.gp import Posterior
 from rmes.maxima import Maxima
 from rmes.measurements import Data
+from rmes.model import Model
 from rmes.multistart import ValueAndGradient
 from rmes.settings import Settings, Situation
 

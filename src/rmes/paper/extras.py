@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes import gp
+from rmes.evidence import log_evidence
 from rmes.paper.likelihood import MODEL
 from rmes.paper.problems import problem
 from rmes.paper.results import Interval, Record, Results, bootstrap, log_ratio, mean
@@ -96,7 +96,7 @@ def _likelier(run: Record, noise: float, truth: float) -> float:
     """Log-likelihood of what the run learnt, less that of the true hyperparameters."""
     data = problem("gp").told(np.array(run["x"]), np.array(run["y"]), noise)
     settings = np.array([run["theta"], [np.log(truth), np.log(truth), 0.0]])
-    ours, true = gp.log_evidence(MODEL, data, settings)
+    ours, true = log_evidence(MODEL, data, settings)
     return float(ours - true)
 
 

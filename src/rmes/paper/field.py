@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from rmes import gp
+from rmes.evidence import log_evidence_and_gradient
 from rmes.kernels import SQUARED_EXPONENTIAL
 from rmes.measurements import merge
+from rmes.model import Model, bounds
 
 Array = NDArray[np.float64]
 
@@ -104,17 +106,17 @@ def _unit(east: Array, north: Array) -> Array:
 
 def _fitted(x: Array, ph: Array, *, simulated: bool) -> Field:
     """Maximum likelihood with inferred noise, climbed from scales of a tenth of the farm."""
-    model = gp.Model.paper(SQUARED_EXPONENTIAL)
+    model = Model.paper(SQUARED_EXPONENTIAL)
     mean = float(np.mean(ph))
     data = merge(x, ph - mean)
     variance = float(np.var(ph))
     start = np.log([0.1, 0.1, 0.7 * variance, 0.3 * variance])
 
     def descent(theta: Array) -> tuple[float, Array]:
-        value, gradient = gp.log_evidence_and_gradient(model, data, theta[None])
+        value, gradient = log_evidence_and_gradient(model, data, theta[None])
         return -float(value[0]), -gradient[0]
 
-    box = list(zip(*gp.bounds(model, data), strict=True))
+    box = list(zip(*bounds(model, data), strict=True))
     found = minimize(descent, start, jac=True, method="L-BFGS-B", bounds=box)
     posterior = gp.posterior(model, data, found.x[None])
     return Field(simulated, mean, -float(found.fun), posterior)

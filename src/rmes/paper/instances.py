@@ -10,10 +10,11 @@ from rmes import gp, information, maxima
 from rmes.domain import Domain
 from rmes.kernels import SQUARED_EXPONENTIAL, squared_distances
 from rmes.measurements import merge
+from rmes.model import Model
 
 Array = NDArray[np.float64]
 
-MODEL = gp.Model.paper(SQUARED_EXPONENTIAL)
+MODEL = Model.paper(SQUARED_EXPONENTIAL)
 DATA = 5  # measurements
 MAXIMA = 5
 SEEDS = 100  # looked at

@@ -3,14 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rmes import gp
+from rmes.evidence import log_evidence, log_evidence_and_gradient
 from rmes.kernels import SQUARED_EXPONENTIAL
 from rmes.measurements import Data
+from rmes.model import Model
 from rmes.multistart import climb, spread
 
 Array = NDArray[np.float64]
 
-MODEL = gp.Model.paper(SQUARED_EXPONENTIAL)
+MODEL = Model.paper(SQUARED_EXPONENTIAL)
 
 # Two length-scales and the signal variance. The library's own box reaches down to 0.005, where a
 # cluster of noisy measurements is explained best by a function that is white noise: with noise of
@@ -31,7 +32,7 @@ _TOLERANCE = 1e-3  # of the logarithm of the likelihood
 _ROUNDS = 40
 
 
-def likeliest(model: gp.Model, data: Data, last: Array | None, measurements: int) -> Array:
+def likeliest(model: Model, data: Data, last: Array | None, measurements: int) -> Array:
     """Log length-scales and log signal variance (3,) of the highest likelihood found.
 
     Below `FEW` measurements the length-scales are held at `FIRST_LENGTH_SCALE`.
@@ -49,16 +50,16 @@ def likeliest(model: gp.Model, data: Data, last: Array | None, measurements: int
     if measurements < FEW:
         held = np.full((len(_SIGNALS), 2), np.log(FIRST_LENGTH_SCALE))
         settings = np.column_stack([held, _SIGNALS])
-        return np.asarray(settings[np.argmax(gp.log_evidence(model, data, settings))])
+        return np.asarray(settings[np.argmax(log_evidence(model, data, settings))])
     low, width = BOX[:, 0], BOX[:, 1] - BOX[:, 0]
 
     def target(unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        value, gradient = gp.log_evidence_and_gradient(model, data, low + unit * width)
+        value, gradient = log_evidence_and_gradient(model, data, low + unit * width)
         return value, width * gradient
 
     signal = np.log(np.clip(np.mean(data.y**2), 1e-3, 1e3))
     starts = np.column_stack([_STARTS, np.full(len(_STARTS), signal)])
-    values = gp.log_evidence(model, data, starts)
+    values = log_evidence(model, data, starts)
     starts = starts[spread(values, starts, _CLIMBS)]
     if last is not None:
         starts = np.vstack([last, starts])
