@@ -13,7 +13,7 @@ import rmes
 SOURCE = Path(rmes.__file__).parent
 LAYERS = [
     {"normal", "kernels", "domain", "measurements", "units", "report", "trials"},
-    {"model", "quadrature", "multistart", "space", "programs"},
+    {"model", "quadrature", "multistart", "space", "views", "programs"},
     {"gp", "evidence", "integral", "studyfile"},
     {"fit", "paths", "pes", "information"},
     {"acquisition", "botorch"},

@@ -15,7 +15,7 @@ from rmes.answer import Belief, believe, best_anywhere, best_measured, prospects
 from rmes.choice import chance, new_noise
 from rmes.fit import Fit, fit, widened
 from rmes.gp import Posterior
-from rmes.measurements import Data, merge
+from rmes.measurements import Data
 from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
 from rmes.settings import Settings, Situation
@@ -23,6 +23,7 @@ from rmes.space import Space
 from rmes.suggest import Suggestion, choose, posterior_given, small_work, worth
 from rmes.trials import NoiseAt, Record, Trial, call_noise_sd, read_noise_sd, read_values
 from rmes.units import Units
+from rmes.views import view
 
 Array = NDArray[np.float64]
 
@@ -474,35 +475,8 @@ class Optimizer:
         return self._fit
 
     def _data(self, pressed: bool) -> tuple[Data, Units]:
-        """All values told so far, standardised, with their noise; pressed together or not."""
-        told = [record for record in self._records if record.values]
-        values = np.array([v for record in told for v in record.values])
-        x = np.array([record.x for record in told for _ in record.values])
-        if not self.space.dimensions:  # all parameters are fixed; the model wants a column
-            x = np.zeros((len(values), 1))
-        default = None if callable(self.noise_sd) else self.noise_sd
-        noise = np.empty(len(values))
-        row = 0
-        for record in told:
-            assumed = default
-            if callable(self.noise_sd):
-                assumed = call_noise_sd(self.noise_sd, record.trial.params)
-            for sd in record.noise_sds:
-                given = assumed if sd is None else sd
-                noise[row] = np.nan if given is None else given
-                row += 1
-        known = noise[np.isfinite(noise)]
-        least = float(np.median(known)) if len(known) else 0.0
-        units = Units.of(values, 1.0 if self.direction == "maximize" else -1.0, least)
-        if pressed:
-            units = units.pressed(values)
-        z = units.forward(values)
-        data = merge(x, z, (noise / units.stretch(z)) ** 2)
-        if pressed:  # what is known of the noise is asked for where values are good
-            level = float(np.mean((known / units.unit) ** 2)) if len(known) else 0.0
-            constant = data.constant + units.log_slope(z)
-            data = replace(data, constant=constant, level=level, pressed=True)
-        return data, units
+        """All values told so far, as the model sees them; pressed together or not."""
+        return view(self._records, self.noise_sd, self.direction, pressed)
 
     def _noise_at(self, units: Units) -> Callable[[Array], Array]:
         """The user's noise at new points, as standardised variances."""
