@@ -242,7 +242,10 @@ def optimum(opt: Optimizer, *, ax: Axes | None = None) -> Axes:
     """
     answer, outlook = opt.recommend(), opt.outlook()
     ax = _axes(ax)
-    ax.hist(outlook.optima, bins="auto", density=True, color=ORANGE, alpha=0.35)
+    # A few draws may lie so far out that all the others would stand in one bar.
+    most = np.quantile(outlook.optima, [0.01, 0.99])
+    shown = outlook.optima[(outlook.optima >= most[0]) & (outlook.optima <= most[1])]
+    ax.hist(shown, bins="auto", density=True, color=ORANGE, alpha=0.35)
     top = ax.get_ylim()[1]
     low, high = outlook.optimum_interval
     for level, (start, end), middle, colour, text in (
@@ -258,7 +261,7 @@ def optimum(opt: Optimizer, *, ax: Axes | None = None) -> Axes:
             ha="left" if leftish else "right", color=colour, fontsize="small",
         )  # fmt: skip
     ax.set_ylim(0.0, 1.38 * top)
-    ax.set_xlabel("value")
+    ax.set_xlabel("value (of the draws the central 98 %)")
     ax.set_yticks([])
     ax.set_ylabel("probability density")
     _clean(ax).spines["left"].set_visible(False)
