@@ -16,7 +16,7 @@ LAYERS = [
     {"model", "quadrature", "multistart", "space", "views", "programs"},
     {"gp", "evidence", "integral", "studyfile"},
     {"fit", "paths", "pes", "information"},
-    {"acquisition", "botorch"},
+    {"acquisition", "botorch", "saved"},
     {"maxima", "knowledge"},
     {"criteria", "answer"},
     {"adam", "settings"},

@@ -1,6 +1,5 @@
 """Ask where to measure, tell what came out; recommend an answer and say how sure it is."""
 
-import json
 import math
 import secrets
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rmes import saved
 from rmes.answer import Belief, believe, best_anywhere, best_measured, prospects
 from rmes.choice import chance, new_noise
 from rmes.fit import Fit, fit, widened
@@ -27,8 +27,6 @@ from rmes.views import view
 
 Array = NDArray[np.float64]
 
-_VERSION = 1  # of the JSON format
-_SAVED = ("space", "direction", "noise_sd", "seed", "initial", "acquisition", "trials", "fit")
 _OUTLOOK_DRAWS = 256
 _ANSWER_SAMPLES = 16  # settings of the hyperparameters behind an answer
 _MAP_DRAWS = 16  # of the maximum for each setting: more than a suggestion needs, for smooth maps
@@ -538,19 +536,19 @@ class Optimizer:
 
     def to_json(self) -> str:
         """The whole state as text; `from_json` continues the same run, bit for bit."""
-        state = {
-            "format": "rmes",
-            "version": _VERSION,
-            "space": self.space.to_json(),
-            "direction": self.direction,
-            "noise_sd": "callable" if callable(self.noise_sd) else self.noise_sd,
-            "seed": self.seed,
-            "initial": list(self._own) or self.initial,
-            "acquisition": self.settings.acquisition,
-            "trials": [record.to_json() for record in self._records],
-            "fit": None if self._fit is None else self._fit.to_json() | {"values": self._fitted},
-        }
-        return json.dumps(state, allow_nan=False)
+        learned = None if self._fit is None else self._fit.to_json() | {"values": self._fitted}
+        return saved.write(
+            {
+                "space": self.space.to_json(),
+                "direction": self.direction,
+                "noise_sd": saved.CALLABLE if callable(self.noise_sd) else self.noise_sd,
+                "seed": self.seed,
+                "initial": list(self._own) or self.initial,
+                "acquisition": self.settings.acquisition,
+                "trials": [record.to_json() for record in self._records],
+                "fit": learned,
+            }
+        )
 
     @classmethod
     def from_json(
@@ -565,50 +563,18 @@ class Optimizer:
         A callable `noise_sd` and settings other than the default are code, not data: hand them
         over again.
         """
-        try:
-            state = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"this is not a saved optimizer: {error}") from None
-        if not isinstance(state, dict) or state.get("format") != "rmes":
-            raise ValueError("this is not a saved optimizer: it lacks format 'rmes'")
-        if state.get("version") != _VERSION:
-            raise ValueError(
-                f"the saved optimizer has version {state.get('version')}; expected {_VERSION}"
-            )
-        lacking = [name for name in _SAVED if name not in state]
-        if lacking:
-            raise ValueError(f"the saved optimizer lacks {', '.join(lacking)}")
-        if (state["noise_sd"] == "callable") != (noise_sd is not None):
-            raise ValueError(
-                "the saved noise_sd is a callable: pass it again as noise_sd="
-                if state["noise_sd"] == "callable"
-                else f"the saved noise_sd is {state['noise_sd']}; it cannot be replaced"
-            )
-        settings = settings or Settings(acquisition=state["acquisition"])
+        state = saved.read(text, noise_sd)
         optimizer = cls(
             Space.from_json(state["space"]),
             state["direction"],
             noise_sd if noise_sd is not None else state["noise_sd"],
             state["seed"],
             initial=state["initial"],
-            settings=settings,
+            settings=settings or Settings(acquisition=state["acquisition"]),
         )
-        for number, saved in enumerate(state["trials"]):
-            try:
-                record = Record.from_json(number, saved)
-                optimizer.space.check_place(record.trial.params, record.x)
-            except (KeyError, TypeError, ValueError) as error:
-                what = f"it lacks {error}" if isinstance(error, KeyError) else error
-                raise ValueError(f"trial {number} of the saved optimizer: {what}") from None
-            optimizer._records.append(record)
+        optimizer._records = saved.records(state, optimizer.space)
         if state["fit"] is not None:
-            try:
-                optimizer._fit = Fit.from_json(state["fit"])
-                optimizer._fitted = int(state["fit"]["values"])
-            except (KeyError, TypeError, ValueError):
-                raise ValueError(
-                    "the fit of the saved optimizer is damaged; put null there to learn it anew"
-                ) from None
+            optimizer._fit, optimizer._fitted = saved.learned(state)
         return optimizer
 
 
