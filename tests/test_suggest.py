@@ -3,7 +3,7 @@ import copy
 import numpy as np
 import pytest
 
-from rmes import criteria
+from rmes import choice, criteria
 from rmes.choice import new_noise
 from rmes.domain import Choice, Domain
 from rmes.fit import fit
@@ -289,3 +289,27 @@ def test_the_noise_of_a_new_measurement_follows_the_documented_rule():
 def test_bad_settings_are_refused(settings, said):
     with pytest.raises(ValueError, match=said):
         Settings(**settings)
+
+
+def test_in_few_coordinates_a_glance_tells_what_a_climb_would(monkeypatch):
+    """Whether RMES would repeat a point, and so leaves the choice to the knowledge gradient."""
+    rng = np.random.default_rng(0)
+    x, settled = rng.random((8, 2)), []
+    y = bowl(x, rng)
+    for seed in range(30):
+        data = merge(x, (y - y.mean()) / y.std())
+        found = []
+        for dense in (3, 0):
+            monkeypatch.setattr(choice, "_DENSE", dense)
+            found.append(suggest(data, none(2), Settings(), start(seed)))
+        settled.append([each.acquisition == "knowledge-gradient" for each in found])
+        x = np.vstack([x, found[0].x])
+        y = np.append(y, bowl(found[0].x[None], rng))
+    glanced, climbed = np.transpose(settled)
+    assert 0.2 < climbed.mean() < 0.9
+    assert np.mean(glanced == climbed) > 0.85
+
+
+def bowl(x, rng):
+    """Measurements of a function with its top at (0.6, 0.3)."""
+    return -np.sum((x - [0.6, 0.3]) ** 2, axis=1) + 0.05 * rng.standard_normal(len(x))
