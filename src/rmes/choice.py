@@ -171,7 +171,7 @@ def _by_information(view: View) -> Pick:
         repeats = settles and _worth_repeating(view, "rmes", guide, top) is not None
         return _settled(view) if repeats else None
 
-    # In few coordinates a glance tells, nearly always, what the climb would.
+    # In few coordinates a glance tells, mostly, what the climb would.
     if domain.moving <= _DENSE and (found := settled(view.best_candidate(values))):
         return found
     ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
@@ -316,7 +316,8 @@ _FINAL_CLIMBS = 3  # two leave 96 % of searches as high as 50 restarts, three 97
 _SETTLING_CLIMBS = 4  # half as many as are worth it elsewhere: 0.1 % of the gain are lost
 _SAFE = float(np.log(0.9))
 # Coordinates up to which candidates lie so dense that where RMES would repeat a point can be seen
-# without a climb: in 2 and 3 coordinates both agree in 95 % of suggestions, in 5 in two thirds.
+# without a climb: both agree in 96 % of suggestions in 2 coordinates, 89 % in 3 and 82 % in 5
+# (1,566 of them on ten functions); where they do not, it is the climb that finds a new point.
 _DENSE = 3
 _FEW = 4  # coordinates up to which differences of gradients are worth their price
 
