@@ -167,15 +167,15 @@ def _by_information(view: View) -> Pick:
     guide, values = _stand_in(view)
     domain, settles = view.situation.domain, view.settings.settle
 
-    def settled(top: Array) -> Pick | None:
+    def instead_of(top: Array) -> Pick | None:
         repeats = settles and _worth_repeating(view, "rmes", guide, top) is not None
         return _settled(view) if repeats else None
 
     # In few coordinates a glance tells, mostly, what the climb would.
-    if domain.moving <= _DENSE and (found := settled(view.best_candidate(values))):
+    if domain.moving <= _DENSE and (found := instead_of(view.best_candidate(values))):
         return found
     ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
-    if found := settled(_highest(view, guide, values, ends.x, ends.value)[0]):
+    if found := instead_of(_highest(view, guide, values, ends.x, ends.value)[0]):
         return found
     function = view.acquisition("rmes")
     tops = finish(function, ends, view.scale, domain)
@@ -312,7 +312,9 @@ def _worth_repeating(view: View, name: str, function: ValueAndGradient, x: Array
 _TOLERANCE = 1e-4
 _GUIDED = 1e-1  # the same for the stand-in, which is no closer to the truth than that
 _FINAL = 3e-4  # and from where it led to: its curvature is nearly that of the function
-_FINAL_CLIMBS = 3  # two leave 96 % of searches as high as 50 restarts, three 97 %, four no more
+# In 200 searches (5 to 120 rows, 1 to 8 coordinates) two leave 96 % as high as 50 restarts, three
+# 97 %, and four no more.
+_FINAL_CLIMBS = 3
 _SETTLING_CLIMBS = 4  # half as many as are worth it elsewhere: 0.1 % of the gain are lost
 _SAFE = float(np.log(0.9))
 # Coordinates up to which candidates lie so dense that where RMES would repeat a point can be seen

@@ -22,10 +22,9 @@ Array = NDArray[np.float64]
 def log_evidence(model: Model, data: Data, theta: Array) -> Array:
     """Log marginal likelihood (m,) at log hyperparameters (m, p); -inf where K is singular."""
     fits, roots = np.empty(len(theta)), np.empty(len(theta))
-    for some, matrices in covariances(model, data, theta):
-        for row, matrix in zip(range(some.start, some.stop), matrices, strict=True):
-            factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-            fits[row], roots[row] = _fit_and_root(data, factor, info)
+    for row, matrix in covariances(model, data, theta):
+        factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+        fits[row], roots[row] = _fit_and_root(data, factor, info)
     return _log_likelihood(model, data, theta, fits, roots)
 
 
@@ -35,71 +34,8 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[A
     Where K is singular the gradient is 0.
     """
     value, gradient = np.empty(len(theta)), np.empty_like(theta)
-    for some in grouped(len(theta), 4 * data.size**2):
+    for some in grouped(len(theta), 4 * data.size**2):  # as many arrays are at work
         value[some], gradient[some] = _evidence_and_gradient(model, data, theta[some])
-    return value, gradient
-
-
-def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
-    d, levels = length_scales(model, data), levels_of(model, data, theta)
-    correlation, slope = model.kernel.value_and_slope(distances(model, data, theta))
-    if levels.main is not None:
-        share = levels.main.share[:, 0, 0]
-        excess, falls = np.zeros_like(correlation), []
-        for single in levels.main.singles(model.kernel, data.x, data.x):
-            excess += single.value
-            single.slope[:] *= single.distance
-            falls.append(single.slope)
-        excess /= len(falls)
-        excess -= correlation
-        correlation += levels.main.share * excess
-        slope *= 1.0 - levels.main.share
-    covariance = noisy(data, levels, model.mean_variance, correlation)
-    weight = np.empty_like(covariance)  # αα' - K⁻¹
-    fits, roots = np.empty(len(theta)), np.empty(len(theta))
-    for row, matrix in enumerate(covariance):
-        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
-        fits[row], roots[row] = _fit_and_root(data, factor, info)
-        if info:
-            weight[row] = 0.0
-            continue
-        alpha, _ = dpotrs(factor, data.y, lower=1)
-        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper stays 0
-        np.multiply.outer(alpha, alpha, out=weight[row])
-        weight[row] -= inverse.T
-        np.einsum("ii->i", inverse)[:] = 0.0  # the diagonal has been taken off
-        weight[row] -= inverse
-    value = _log_likelihood(model, data, theta, fits, roots)
-    diagonal = np.einsum("mii->mi", weight)
-    gradient = np.empty_like(theta)
-    # ½ Σ_ij W_ij dK_ij/dlog ℓ, dK_ij = -2 v κ'_ij (z_i - z_j)²: one product instead of d
-    scales = model.scales(data.x.shape[1])
-    z = data.x / np.exp(theta[:, None, scales])
-    slope *= weight
-    by_column = np.matmul(np.einsum("mij->mi", slope)[:, None], z * z)[:, 0]
-    by_column -= np.einsum("mid,mid->md", z, np.matmul(slope, z))
-    by_column *= -2.0 * levels.signal[:, None]
-    if model.groups:
-        by_column = np.stack([np.bincount(scales, row, d) for row in by_column])
-    gradient[:, :d] = by_column
-    if levels.main is not None:
-        for g, fall in enumerate(falls):  # dK_ij = -2 v (a / G) κ' s, of that group alone
-            by_scale = np.einsum("mij,mij->m", fall, weight)
-            gradient[:, g] -= levels.signal * share / len(falls) * by_scale
-        by_share = 0.5 * levels.signal * np.einsum("mij,mij->m", excess, weight)
-        gradient[:, -1] = share * (1.0 - share) * by_share
-    least = NOISE_FLOOR * levels.signal[:, None]
-    floor = data.known < least
-    if data.infers_noise:
-        noise = levels.noise[:, None] * data.share
-        floor = floor & (noise < least)
-        gradient[:, d + 1] = 0.5 * np.einsum("mi,mi->m", diagonal, np.where(floor, 0.0, noise))
-        gradient[:, d + 1] += 0.5 * (data.scatter / levels.noise - data.repeats)
-    by_signal = np.einsum("mij,mij->m", correlation, weight)
-    if floor.any():
-        by_signal += NOISE_FLOOR * np.einsum("mi,mi->m", diagonal, floor)
-    gradient[:, d] = 0.5 * levels.signal * by_signal
-    gradient[np.isinf(value)] = 0.0
     return value, gradient
 
 
@@ -118,3 +54,71 @@ def _log_likelihood(model: Model, data: Data, theta: Array, fits: Array, roots: 
         log_noise = theta[:, length_scales(model, data) + 1]
         value -= 0.5 * (data.repeats * log_noise + data.scatter * np.exp(-log_noise))
     return np.asarray(value)
+
+
+def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
+    """All settings at once; the gradient is ½ Σ_ij W_ij dK_ij/dθ, with the W of `_weigh`."""
+    d, levels = length_scales(model, data), levels_of(model, data, theta)
+    correlation, slope = model.kernel.value_and_slope(distances(model, data, theta))
+    if levels.main is not None:
+        share = levels.main.share[:, 0, 0]
+        excess, falls = np.zeros_like(correlation), []
+        for single in levels.main.singles(model.kernel, data.x, data.x):
+            excess += single.value
+            single.slope[:] *= single.distance
+            falls.append(single.slope)
+        excess /= len(falls)
+        excess -= correlation
+        correlation += levels.main.share * excess
+        slope *= 1.0 - levels.main.share
+    covariance = noisy(data, levels, model.mean_variance, correlation)
+    fits, roots, weight = _weigh(data, covariance)
+    value, gradient = _log_likelihood(model, data, theta, fits, roots), np.empty_like(theta)
+    # dK_ij/dlog ℓ = -2 v κ'_ij (z_i - z_j)²: one product instead of d
+    scales = model.scales(data.x.shape[1])
+    z = data.x / np.exp(theta[:, None, scales])
+    slope *= weight
+    by_column = np.matmul(np.einsum("mij->mi", slope)[:, None], z * z)[:, 0]
+    by_column -= np.einsum("mid,mid->md", z, np.matmul(slope, z))
+    by_column *= -2.0 * levels.signal[:, None]
+    if model.groups:
+        by_column = np.stack([np.bincount(scales, row, d) for row in by_column])
+    gradient[:, :d] = by_column
+    if levels.main is not None:
+        for g, fall in enumerate(falls):  # dK_ij = -2 v (a / G) κ' s, of that group alone
+            by_scale = np.einsum("mij,mij->m", fall, weight)
+            gradient[:, g] -= levels.signal * share / len(falls) * by_scale
+        by_share = 0.5 * levels.signal * np.einsum("mij,mij->m", excess, weight)
+        gradient[:, -1] = share * (1.0 - share) * by_share
+    diagonal = np.einsum("mii->mi", weight)
+    least = NOISE_FLOOR * levels.signal[:, None]
+    floor = data.known < least
+    if data.infers_noise:
+        noise = levels.noise[:, None] * data.share
+        floor = floor & (noise < least)
+        gradient[:, d + 1] = 0.5 * np.einsum("mi,mi->m", diagonal, np.where(floor, 0.0, noise))
+        gradient[:, d + 1] += 0.5 * (data.scatter / levels.noise - data.repeats)
+    by_signal = np.einsum("mij,mij->m", correlation, weight)
+    if floor.any():
+        by_signal += NOISE_FLOOR * np.einsum("mi,mi->m", diagonal, floor)
+    gradient[:, d] = 0.5 * levels.signal * by_signal
+    gradient[np.isinf(value)] = 0.0
+    return value, gradient
+
+
+def _weigh(data: Data, covariance: Array) -> tuple[Array, Array, Array]:
+    """`_fit_and_root` (m,) of each, and W = αα' - K⁻¹ (m, n, n); K (m, n, n) is used up."""
+    fits, roots, weight = *np.empty((2, len(covariance))), np.empty_like(covariance)
+    for row, matrix in enumerate(covariance):
+        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
+        fits[row], roots[row] = _fit_and_root(data, factor, info)
+        if info:
+            weight[row] = 0.0
+            continue
+        alpha, _ = dpotrs(factor, data.y, lower=1)
+        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper stays 0
+        np.multiply.outer(alpha, alpha, out=weight[row])
+        weight[row] -= inverse.T
+        np.einsum("ii->i", inverse)[:] = 0.0  # the diagonal has been taken off
+        weight[row] -= inverse
+    return fits, roots, weight

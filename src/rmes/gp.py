@@ -150,14 +150,14 @@ class Posterior:
         settings, n, single = self.settings, len(self.x), np.float32
         correlation = np.empty((settings, len(x), n), dtype=single)
         mean, variance = np.empty((2, settings, len(x)))
-        for some in grouped(settings, 5 * len(x) * n):
+        for some in grouped(settings, 5 * len(x) * n):  # as many arrays are at work
             scaled = x / self.length_scales[some, None, :]
             distances = squared_distances(scaled.astype(single), self.scaled[some].astype(single))
-            k = correlation[some] = self.model.kernel.value(distances)
+            k = self.model.kernel.value(distances)
             if self.main is not None:
                 main = self.main.of(some, single)
                 main.blend(self.model.kernel, k, x.astype(single), self.x.astype(single))
-                correlation[some] = k
+            correlation[some] = k
             covariance = k * self.signal_variance[some, None, None].astype(single)
             covariance += single(self.model.mean_variance)
             mean[some] = np.matmul(covariance, self.alpha[some, :, None].astype(single))[..., 0]
@@ -249,12 +249,11 @@ def posterior(model: Model, data: Data, theta: Array) -> Posterior:
     levels = levels_of(model, data, theta)
     row_noise = row_noise_of(data, levels)
     inverse = np.empty((len(theta), data.size, data.size))
-    for some, matrices in covariances(model, data, theta):
-        for row, matrix in zip(range(some.start, some.stop), matrices, strict=True):
-            factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
-            if info:
-                raise np.linalg.LinAlgError(_singular(levels.signal[row], row_noise[row].min()))
-            inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
+    for row, matrix in covariances(model, data, theta):
+        factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
+        if info:
+            raise np.linalg.LinAlgError(_singular(levels.signal[row], row_noise[row].min()))
+        inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
     scales = np.ascontiguousarray(np.exp(theta[:, model.scales(data.x.shape[1])]))
     hyperparameters = (scales, levels.signal, levels.noise)
     y = np.repeat(data.y[None], len(theta), axis=0)

@@ -202,14 +202,14 @@ def grouped(count: int, size: int) -> Iterator[slice]:
 _TOGETHER = 40_000  # numbers: 320 kB
 
 
-def covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[slice, Array]]:
-    """Some of the settings, and their K (m, n, n)."""
+def covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[int, Array]]:
+    """The numbers of the settings, and their K (n, n)."""
     for some in grouped(len(theta), data.size**2):
         levels = levels_of(model, data, theta[some])
         correlation = model.kernel.value(distances(model, data, theta[some]))
         if levels.main is not None:
             levels.main.blend(model.kernel, correlation, data.x, data.x)
-        yield some, noisy(data, levels, model.mean_variance, correlation)
+        yield from enumerate(noisy(data, levels, model.mean_variance, correlation), some.start)
 
 
 def row_noise_of(data: Data, levels: Levels) -> Array:
