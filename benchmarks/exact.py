@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from rmes import adam, choice, information, maxima, suggest
-from rmes.criteria import acquire, matched
+from rmes.criteria import acquire, roughly, screened
 from rmes.domain import Domain
 from rmes.fit import fit
 from rmes.measurements import merge
@@ -71,9 +71,10 @@ class Case:
         )
         candidates = np.concatenate([candidates, self.drawn.place.reshape(-1, d)])
         self.exact = acquire("rmes", self.posterior, self.noise, self.drawn, n)
-        self.guide = matched(self.posterior, self.noise, self.drawn)
+        self.rough = roughly(self.posterior, self.noise, self.drawn)
         self.scale = np.exp(np.log(self.posterior.length_scales).mean(axis=0)).clip(max=1.0)
-        values = self.guide(candidates)[0]
+        mean, variance = self.posterior.predict(candidates)
+        values = screened(mean, variance, self.noise(candidates), self.drawn)
         self.starts = candidates[spread(values, candidates / self.scale, settings.climbs)]
 
     def sampled(self, samples):
@@ -82,8 +83,7 @@ class Case:
 
     def by_exact(self):
         """The point (1, d) that the exact climb finds."""
-        ends = choice.lead(self.guide, self.starts, self.scale, self.domain)
-        found = choice.finish(self.exact, ends, self.scale, self.domain)
+        found = choice.climbed(self.rough, self.starts, self.scale, self.domain)
         return found.x[[np.argmax(found.value)]]
 
     def by_adam(self):

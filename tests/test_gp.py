@@ -135,3 +135,9 @@ def test_a_wide_prior_on_the_mean_is_an_unknown_mean(problem, rng):
     np.testing.assert_allclose(wide[0][0], zero.predict(points)[0][0] + rest * level, atol=1e-4)
     expected = zero.predict(points)[1][0] + rest**2 / information
     np.testing.assert_allclose(wide[1][0], expected, atol=1e-4)
+
+
+def test_moments_at_the_data_need_no_prediction(posterior):
+    mean, variance = posterior.predict(posterior.x)
+    np.testing.assert_allclose(posterior.mean_at_data(), mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(posterior.variance_at_data(), variance, rtol=1e-7)

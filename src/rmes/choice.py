@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from rmes.criteria import (
     answers,
     avoiding,
     log_success,
-    matched,
+    roughly,
     screened,
 )
 from rmes.domain import Domain
@@ -83,27 +82,30 @@ class View:
             raise ValueError(f"{self.settings.acquisition} draws no maxima")
         return self.drawn
 
+    @property
+    def seen(self) -> Screened:
+        """What is roughly known of the candidates, for what cannot do without."""
+        if self.screened is None:
+            raise ValueError(f"{self.settings.acquisition} screens no candidates")
+        return self.screened
+
     def acquisition(self, name: str) -> ValueAndGradient:
         """The named one, discounted where measurements may fail."""
         function = acquire(name, self.posterior, self.noise, self.drawn, self.data.size)
         return avoiding(function, name, self.success)
 
-    def values(
-        self, function: ValueAndGradient, glance: Callable[[Array, Screened], Array]
-    ) -> Array:
-        """A function (m,) at the candidates, where it can be by a glance that costs less."""
-        if self.screened is None or self.success is not None:
-            return function(self.candidates)[0]
-        return glance(self.candidates, self.screened)
+    def discounted(self, values: Array, x: Array) -> Array:
+        """Log values (m,) at the points (m, d), less where measurements may fail."""
+        return values if self.success is None else values + self.success(x)[0]
 
     def starts(self, values: Array, count: int) -> Array:
         """Candidates (count, d) to climb from, for values (m,) of them all."""
         return self.candidates[spread(values, self.candidates / self.scale, count)]
 
-    def best_candidate(self, values: Array) -> Array:
-        """The candidate (d,) with the highest of the values (m,) that may be measured."""
-        points = self.candidates[np.argsort(-values)]
-        return np.asarray(points[self.first_allowed(points)])
+    def best_candidate(self, values: Array) -> int:
+        """The candidate with the highest of the values (m,) that may be measured."""
+        order = np.argsort(-values)
+        return int(order[self.first_allowed(self.candidates[order])])
 
     def first_allowed(self, points: Array) -> int:
         """The first of the points (m, d) that may be measured; 0 if none may."""
@@ -163,27 +165,37 @@ def pick(view: View, rng: np.random.Generator) -> Pick:
 
 
 def _by_information(view: View) -> Pick:
-    """RMES. Far from the top a cheap stand-in shows the way; the function has the last word."""
-    guide, values = _stand_in(view)
-    domain, settles = view.situation.domain, view.settings.settle
-
-    def instead_of(top: Array) -> Pick | None:
-        repeats = settles and _worth_repeating(view, "rmes", guide, top) is not None
-        return _settled(view) if repeats else None
-
-    # In few coordinates a glance tells, mostly, what the climb would.
-    if domain.moving <= _DENSE and (found := instead_of(view.best_candidate(values))):
-        return found
-    ends = lead(guide, view.starts(values, view.settings.climbs), view.scale, domain)
-    if found := instead_of(_highest(view, guide, values, ends.x, ends.value)[0]):
-        return found
-    function = view.acquisition("rmes")
-    tops = finish(function, ends, view.scale, domain)
-    highest = _highest(view, function, values, tops.x, tops.value)
-    chosen = _new_or_repeat(view, "rmes", guide, *highest)
-    if chosen.repeats is None or not settles:
+    """RMES, or where it would only repeat a point what settles the answer: `Settings.settle`."""
+    values, settles = _glance(view), view.settings.settle
+    dense = view.situation.domain.moving <= _DENSE
+    if settles and dense:  # the best candidate tells, mostly, what the climb would
+        best = view.best_candidate(values)
+        again = _repeats(view, view.candidates[best], values[best]) is not None
+        if again and (found := _settled(view)):
+            return found
+    function = view.acquisition("rmes") if values.max() < _TINY else _rough(view)
+    count = view.settings.climbs
+    starts = view.starts(values, -(-count // 2) if dense else count)
+    tops = climbed(function, starts, view.scale, view.situation.domain)
+    x, value = _highest(view, function, values, tops.x, tops.value)
+    row = _repeats(view, x)
+    chosen = Pick(x if row is None else view.data.x[row], value, "rmes", row)
+    if row is None or not settles:
         return chosen
-    return _settled(view) or chosen  # the stand-in had led close by, but not there
+    return _settled(view) or chosen
+
+
+def _repeats(view: View, x: Array, here: float | None = None) -> int | None:
+    """The row of a measured point that is worth as much as x by a glance at both, if any is."""
+    posterior = view.posterior
+    if here is None:
+        here = float(_look(view, x[None], *posterior.predict(x[None]))[0])
+
+    def worth(rows: NDArray[np.intp]) -> Array:
+        mean, variance = posterior.mean_at_data(), posterior.variance_at_data()
+        return _look(view, view.data.x[rows], mean[:, rows], variance[:, rows])
+
+    return _worth_repeating(view, "rmes", worth, x, here)
 
 
 def _settled(view: View) -> Pick | None:
@@ -199,7 +211,7 @@ def _settled(view: View) -> Pick | None:
 
 def _by_samples(view: View, rng: np.random.Generator) -> Pick:
     """RMES, estimated from samples and climbed by Adam, as in the paper."""
-    guide, values = _stand_in(view)
+    values = _glance(view)
     drawn = view.maxima
 
     def estimate(samples: int) -> ValueAndGradient:
@@ -209,59 +221,47 @@ def _by_samples(view: View, rng: np.random.Generator) -> Pick:
     noisy, function = estimate(adam.SAMPLES), estimate(adam.FINAL_SAMPLES)
     starts = view.starts(values, view.settings.climbs)
     tops, heights = adam.search(noisy, function, starts, view.situation.domain)
-    highest = _highest(view, function, values, tops, heights)
-    return _new_or_repeat(view, "rmes-adam", guide, *highest)
+    x, value = _highest(view, function, values, tops, heights)
+    row = _repeats(view, x)
+    return Pick(x if row is None else view.data.x[row], value, "rmes-adam", row)
 
 
 def _by_knowledge(view: View) -> Pick:
     """The point that is expected to improve the answer most."""
     gain = answers(view.posterior, view.noise, view.maxima)
     function = avoiding(gain, "knowledge-gradient", view.success)
-    values = view.values(function, gain.screen)
-    domain = view.situation.domain
-    found = search(
-        lambda x, _rows: function(x),
-        view.starts(values, _SETTLING_CLIMBS),
-        view.scale,
-        _FINAL,
-        domain,
-        3 + 2 * domain.moving,
-        differences=domain.moving <= _FEW,
-        race=True,
-    )
+    values = view.discounted(gain.screen(view.candidates, view.seen), view.candidates)
+    starts = view.starts(values, _SETTLING_CLIMBS)
+    found = climbed(function, starts, view.scale, view.situation.domain)
     highest = _highest(view, function, values, found.x, found.value)
     return _new_or_repeat(view, "knowledge-gradient", function, *highest)
 
 
-def _stand_in(view: View) -> tuple[ValueAndGradient, Array]:
-    """A cheap stand-in for RMES, and its values (m,) at the candidates."""
-    drawn = view.maxima
-    guide = avoiding(matched(view.posterior, view.noise, drawn), "rmes", view.success)
-    return guide, view.values(guide, partial(screened, noise=view.noise, drawn=drawn))
+def _glance(view: View) -> Array:
+    """What a cheap stand-in for log RMES says of the candidates (m,)."""
+    return _look(view, view.candidates, view.seen.mean, view.seen.variance)
 
 
-def lead(guide: ValueAndGradient, starts: Array, scale: Array, domain: Domain) -> Climb:
-    """Where a cheap stand-in leads to from the starts (m, d)."""
-    d = domain.moving
-    # More rounds hardly raise the ends: they would follow one narrow ridge.
-    rounds = max(2, d - 1) if d <= _FEW else 1 + d
-    few = d <= _FEW
-    return search(
-        lambda x, _rows: guide(x), starts, scale, _GUIDED, domain, rounds, differences=few
-    )
+def _look(view: View, x: Array, mean: Array, variance: Array) -> Array:
+    """The same (m,) of any points (m, d) with moments (S, m)."""
+    return view.discounted(screened(mean, variance, view.noise(x), view.maxima), x)
 
 
-def finish(function: ValueAndGradient, ends: Climb, scale: Array, domain: Domain) -> Climb:
-    """The tops of a function, from where its stand-in led to."""
-    best = spread(ends.value, ends.x / scale, _FINAL_CLIMBS)
+def _rough(view: View) -> ValueAndGradient:
+    """Log RMES to four digits, discounted where measurements may fail."""
+    return avoiding(roughly(view.posterior, view.noise, view.maxima), "rmes", view.success)
+
+
+def climbed(function: ValueAndGradient, starts: Array, scale: Array, domain: Domain) -> Climb:
+    """The tops of a logarithm from the starts (m, d), of which only the highest matters."""
     return search(
         lambda x, _rows: function(x),
-        ends.x[best],
+        starts,
         scale,
         _FINAL,
         domain,
         3 + 2 * domain.moving,
-        ends.curvature[best],
+        differences=domain.moving <= _FEW,
         race=True,
     )
 
@@ -281,43 +281,43 @@ def _new_or_repeat(
     view: View, name: str, function: ValueAndGradient, x: Array, value: float
 ) -> Pick:
     """The point x, or the measured one that is worth as much: measure that again."""
-    row = _worth_repeating(view, name, function, x)
+    row = _worth_repeating(view, name, lambda rows: function(view.data.x[rows])[0], x, value)
     return Pick(x if row is None else view.data.x[row], value, name, row)
 
 
-def _worth_repeating(view: View, name: str, function: ValueAndGradient, x: Array) -> int | None:
-    """The row of a measured point that is worth as much as x, if there is one.
+def _worth_repeating(
+    view: View, name: str, worth: Callable[[NDArray[np.intp]], Array], x: Array, here: float
+) -> int | None:
+    """The row of a measured point that is worth as much as x, where it is `here`, if there is one.
 
-    Worth as much is within 1 % of the acquisition. Repeats keep the data small and are easier to
-    read than points that differ in the fourth digit.
+    Worth as much is within 1 % of the acquisition, which `worth` knows of rows. Repeats keep the
+    data small and are easier to read than points that differ in the fourth digit.
     """
     if not view.settings.repeats or view.situation.exact:
         return None
-    measured = view.data.x
-    distance = np.sum(((measured - x) / view.scale) ** 2, axis=1)
+    offset = (view.data.x - x) / view.scale
+    distance = np.einsum("ij,ij->i", offset, offset)
     near = np.flatnonzero(distance < 0.05)
     near = near[np.argsort(distance[near])[:3]]
-    near = near[~_coincide(measured[near], view.pending)]
+    near = near[~_coincide(view.data.x[near], view.pending)]
     if not len(near):
         return None
-    here, *worth = function(np.concatenate([x[None], measured[near]]))[0]
-    best = int(np.argmax(worth))
+    there = worth(near)
+    best = int(np.argmax(there))
     # the bound is in units of y, whose standard deviation is 1; others are relative
     absolute = name in LOGARITHMS or name == "ucb"
     margin = 0.01 if absolute else 0.01 * abs(here)
-    return int(near[best]) if worth[best] >= here - margin else None
+    return int(near[best]) if there[best] >= here - margin else None
 
 
 # Of the log acquisition: what a further step promises, relative to the information.
 _TOLERANCE = 1e-4
-_GUIDED = 1e-1  # the same for the stand-in, which is no closer to the truth than that
-_FINAL = 3e-4  # and from where it led to: its curvature is nearly that of the function
-# In 200 searches (5 to 120 rows, 1 to 8 coordinates) two leave 96 % as high as 50 restarts, three
-# 97 %, and four no more.
-_FINAL_CLIMBS = 3
+_FINAL = 1e-3  # where only the highest end matters: half of it is still to rise
+_TINY = float(np.log(1e-8))  # information that four digits of RMES are no measure of
 _SETTLING_CLIMBS = 4  # half as many as are worth it elsewhere: 0.1 % of the gain are lost
 _SAFE = float(np.log(0.9))
-# Coordinates up to which candidates lie so dense that where RMES would repeat a point can be seen
+# Coordinates up to which candidates lie so dense that half of the climbs will do (three find the
+# top as often as eight, in 420 searches), and that where RMES would repeat a point can be seen
 # without a climb: both agree in 96 % of suggestions in 2 coordinates, 89 % in 3 and 82 % in 5
 # (1,566 of them on ten functions); where they do not, it is the climb that finds a new point.
 _DENSE = 3

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rmes import acquisition, information
 from rmes.acquisition import Formula
-from rmes.gp import Posterior, Screened
+from rmes.gp import Posterior
 from rmes.kernels import Kernel
 from rmes.knowledge import Knowledge, knowledge
 from rmes.maxima import Maxima
@@ -86,8 +86,8 @@ def answers(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> Knowledge:
     return knowledge(posterior, noise, np.concatenate([places, good]))
 
 
-def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGradient:
-    """The logarithm of `information.rmes_matched`: a cheap stand-in for "rmes"."""
+def roughly(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGradient:
+    """The logarithm of `information.rmes_rough`: "rmes" as a search climbs it."""
 
     def function(x: Array) -> tuple[Array, Array]:
         formula = _information("", noise(x).ravel(), np.repeat(drawn.value.T, len(x), axis=1))
@@ -98,12 +98,11 @@ def matched(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGrad
     return function
 
 
-def screened(x: Array, seen: Screened, noise: NoiseAt, drawn: Maxima) -> Array:
-    """`matched` (m,) at points x (m, d) of which `seen` is known, without gradients."""
-    mean, variance = seen.mean, seen.variance
+def screened(mean: Array, variance: Array, noise: Array, drawn: Maxima) -> Array:
+    """The logarithm (m,) of `information.rmes_matched` for moments and noise (S, m)."""
     maxima = np.repeat(drawn.value.T, mean.shape[1], axis=1)
-    gain = information.rmes_matched(mean.ravel(), variance.ravel(), noise(x).ravel(), maxima)
-    value = gain.value.reshape(mean.shape).mean(axis=0)
+    gain = information.rmes_matched(mean.ravel(), variance.ravel(), noise.ravel(), maxima)
+    value = np.add.reduce(gain.reshape(mean.shape)) / len(mean)
     return np.asarray(np.log(np.maximum(value, 1e-300)))
 
 
@@ -117,7 +116,7 @@ def _information(name: str, noise: Array, maxima: Array) -> Formula:
         return lambda m, v: information.noisy_mes(m, v, noise, maxima)
     if name == "rmes":
         return lambda m, v: information.log_rmes(m, v, noise, maxima)
-    return lambda m, v: information.rmes_matched(m, v, noise, maxima)
+    return lambda m, v: information.rmes_rough(m, v, noise, maxima)
 
 
 def log_success(kernel: Kernel, scale: Array, good: Array, failed: Array) -> ValueAndGradient:

@@ -171,6 +171,11 @@ class Posterior:
         """Mean (S, n) of the process at its own data: y less the noise that α takes out."""
         return np.asarray(self.y - self.row_noise * self.alpha)
 
+    def variance_at_data(self) -> Array:
+        """Variance (S, n) of the process at its own data: r - r² (K⁻¹)_ii, r the row's noise."""
+        diagonal = np.einsum("sji,sji->si", self.inverse_factor, self.inverse_factor)
+        return np.asarray(self.row_noise * (1.0 - self.row_noise * diagonal))
+
     def moments(self, x: Array) -> Moments:
         """Mean and variance of the process at x (m, d) with their gradients in x."""
         alike = self.alike(x)

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 
 from rmes import integral, quadrature
 from rmes.integral import Problem
-from rmes.normal import Array, hazard, log_cdf, log_scaled_cdf, slack
+from rmes.normal import Array, cdf, hazard, log_cdf, log_scaled_cdf, slack
 
+_ROOT_2PI = math.sqrt(2.0 * math.pi)
 _underflow_is_zero = np.errstate(under="ignore")  # in the far tails; nothing else is hushed
 
 
@@ -76,31 +77,69 @@ def log_rmes(
 
 
 @_underflow_is_zero
-def rmes_matched(
-    mean: ArrayLike, variance: ArrayLike, noise_variance: ArrayLike, maxima: ArrayLike
-) -> Gain:
-    """RMES with p(y | f*) and their mixture replaced by normals of the same mean and variance.
+def rmes_rough(mean: Array, variance: Array, noise_variance: Array, maxima: Array) -> Gain:
+    """RMES to three digits, where it is not tiny, for a third of the price: what a search climbs.
+
+    One rule of a few dozen nodes serves all points. The sums are those of `integral`'s ordinary
+    arithmetic, but for w_k log(w_k/w̄) in the place of ψ: where RMES is below 1e-10 they cancel.
+    As in `rmes`, but for arrays (points,) and maxima (maxima, points), which are not checked.
+    """
+    problem = _problem(mean, variance, noise_variance, maxima)
+    gamma, rho, c = problem.gamma, problem.rho, problem.c
+    nodes = None
+    if problem.low.min() > -integral.FAR:
+        nodes = quadrature.few(problem.low, problem.high, rho, c)
+    if nodes is None:
+        parts, log_scale = _rmes_parts(problem)
+        return _gain(problem, parts * np.exp(log_scale))
+    g = gamma - (rho * nodes.nu)[:, None]  # (nodes, maxima, points)
+    g /= c
+    inverse = 1.0 / cdf(gamma)
+    weighted = cdf(g)
+    weighted *= inverse  # w_k
+    level = np.add.reduce(weighted, axis=1)
+    level /= len(gamma)
+    np.maximum(level, 1e-300, out=level)
+    log_ratio = weighted / level[:, None]
+    np.maximum(log_ratio, 1e-300, out=log_ratio)
+    np.log(log_ratio, out=log_ratio)
+    weighted *= log_ratio
+    value = np.add.reduce(weighted, axis=1)
+    value *= nodes.weight
+    by_hazard = np.einsum("nkp,np->kp", weighted, nodes.weight)
+    by_hazard *= np.exp(-0.5 * gamma * gamma) * inverse  # √(2π) λ(γ_k)
+    np.multiply(g, g, out=g)
+    g *= -0.5
+    np.exp(g, out=g)
+    g *= log_ratio
+    by_step = np.einsum("nkp,np->kp", g, nodes.weight)
+    by_step *= inverse
+    parts = np.empty((3, rho.size))
+    np.add.reduce(value, out=parts[0])
+    parts[1] = np.add.reduce(by_step / c - by_hazard) / _ROOT_2PI
+    parts[2] = np.einsum("np,np->p", value, nodes.second)
+    by_hazard -= c * by_step
+    parts[2] += np.einsum("kp,kp->p", gamma, by_hazard) / _ROOT_2PI
+    parts /= len(gamma)
+    return _gain(problem, parts)
+
+
+@_underflow_is_zero
+def rmes_matched(mean: Array, variance: Array, noise_variance: Array, maxima: Array) -> Array:
+    """RMES (points,) with p(y | f*) and their mixture replaced by normals of the same moments.
 
     Given f*_k, ν has the mean −ρλ_k and the variance 1 − ρ²δ_k, δ_k = λ_k(λ_k + γ_k), so that
     ½ log(1 − ρ² mean δ + ρ² var λ) − ½ mean_k log(1 − ρ²δ_k) is left of the integral. It ranks
-    points much as `rmes` does for a tenth of the price: a stand-in while a search is far from its
-    end. Parameters as in `rmes`.
+    points much as `rmes` does, and shows where to begin a search. Parameters as in `rmes_rough`.
     """
-    problem = _standardize(mean, variance, noise_variance, maxima)
-    gamma, share = problem.gamma, problem.rho**2
-    each = 1.0 / len(gamma)
+    problem = _problem(mean, variance, noise_variance, maxima)
+    gamma, share, each = problem.gamma, problem.rho**2, 1.0 / len(problem.gamma)
     lam = hazard(gamma)
     delta = np.minimum(lam * (lam + gamma), 1.0 - 1e-9)  # −dλ/dγ
-    slope = lam - delta * (2.0 * lam + gamma)  # dδ/dγ
-    apart = lam - each * lam.sum(axis=0)
-    lean = each * (delta - apart * apart).sum(axis=0)
-    within, whole = 1.0 - share * delta, 1.0 - share * lean
-    value = 0.5 * (np.log1p(-share * lean) - each * np.log1p(-share * delta).sum(axis=0))
-    by_gamma = slope / within - (slope + 2.0 * apart * delta) / whole
-    by_gamma *= 0.5 * each * share
-    by_share = 0.5 * (each * (delta / within).sum(axis=0) - lean / whole)
-    by_variance = 2.0 * share * problem.c**2 * by_share - (gamma * by_gamma).sum(axis=0)
-    return _gain(problem, np.stack([value, by_gamma.sum(axis=0), by_variance]))
+    apart = lam - each * np.add.reduce(lam)
+    lean = each * np.add.reduce(delta - apart * apart)
+    within = np.add.reduce(np.log1p(-share * delta))
+    return np.asarray(0.5 * (np.log1p(-share * lean) - each * within))
 
 
 @_underflow_is_zero
@@ -199,16 +238,22 @@ def _standardize(
     for name, array in (("variance", var), ("noise_variance", noise)):
         if not (array.min() >= 0.0 and array.max() < np.inf):
             raise ValueError(f"{name} holds a negative or non-finite value; expected 0 or more")
-    above = (tops if tops.ndim == 2 else tops[:, None]) - mu  # (maxima, points)
+    return _problem(mu, var, noise, tops if tops.ndim == 2 else tops[:, None])
+
+
+def _problem(mean: Array, variance: Array, noise: Array, maxima: Array) -> Problem:
+    """The same for mean and variance (points,), noise () or (points,), maxima (maxima, any)."""
+    above = maxima - mean  # (maxima, points)
     low, high = above.min(axis=0), above.max(axis=0)
     # A vanishing variance is replaced by one so small that the limit is reached: |γ| ≤ 1e8.
-    var = np.maximum(var, np.maximum((1e-8 * np.maximum(-low, high)) ** 2, 1e-280))
-    deviation, total = np.sqrt(var), var + noise
+    least = np.maximum((1e-8 * np.maximum(-low, high)) ** 2, 1e-280)
+    variance = np.maximum(variance, least)
+    deviation, total = np.sqrt(variance), variance + noise
     return Problem(
         gamma=above / deviation,
         rho=deviation / np.sqrt(total),
         c=np.sqrt(noise / total),
-        variance=var,
+        variance=variance,
         low=low / deviation,
         high=high / deviation,
     )

@@ -89,8 +89,8 @@ def climb(
     race : bool
         Whether only the highest end matters: starts that do not promise to reach it rest.
     """
-    scale = np.broadcast_to(scale, starts.shape)
     x = np.minimum(np.maximum(starts, 0.0), 1.0)
+    scale = np.zeros_like(x) + scale
     rows = np.arange(len(x))
     if differences:
         value, gradient, inverse = _curved(function, x, scale)
@@ -111,36 +111,36 @@ def climb(
         promise[step < 1e-8] = 0.0
         if race:  # a step to the top of a parabola rises by half of what is promised
             promise[value + promise < best.value.max()] = 0.0
-        if promise.min(initial=np.inf) <= tolerance:
-            rest = promise <= tolerance
+        live = promise > tolerance
+        if not live.all():
+            rest = ~live
             best.curvature[rows[rest]] = inverse[rest]
-            live = ~rest
             rows, x, value, gradient = rows[live], x[live], value[live], gradient[live]
             inverse, scale, fresh = inverse[live], scale[live], fresh[live]
             direction, step = direction[live], step[live]
-        if not len(rows):
-            break
+            if not len(rows):
+                break
         trial = x + step[:, None] * direction
         np.minimum(np.maximum(trial, 0.0, out=trial), 1.0, out=trial)
         moved = trial - x
         trial_value, trial_gradient = function(trial, rows)
-        rise = np.einsum("ij,ij->i", gradient, moved)
+        rise = np.vecdot(gradient, moved)
         better = trial_value >= value + _SUFFICIENT * rise  # False for NaN
+        if left:  # there is a step to use it
+            # Steps that failed say nothing, nor do coordinates held at a bound about the others.
+            told = (moved != 0.0) & better[:, None]
+            _update(inverse, fresh, moved, np.where(told, gradient - trial_gradient, 0.0))
         if better.all():
-            if left:  # there is a step to use it
-                _update(inverse, fresh, moved, gradient - trial_gradient)
             x, value, gradient = trial, trial_value, trial_gradient
             step = np.ones(len(rows))
         else:
-            failed = ~better
             # Shorten to the top of the parabola through what is known, within [0.1, 0.5].
-            drop = np.where(np.isfinite(trial_value), value + rise - trial_value, np.inf)[failed]
-            step[failed] *= np.clip(rise[failed] / (2.0 * np.maximum(drop, 1e-300)), 0.1, 0.5)
-            inside, begun = inverse[better], fresh[better]
-            _update(inside, begun, moved[better], gradient[better] - trial_gradient[better])
-            inverse[better], fresh[better] = inside, begun
-            x[better], value[better] = trial[better], trial_value[better]
-            gradient[better], step[better] = trial_gradient[better], 1.0
+            drop = np.where(np.isfinite(trial_value), value + rise - trial_value, np.inf)
+            shorter = np.minimum(np.maximum(rise / (2.0 * np.maximum(drop, 1e-300)), 0.1), 0.5)
+            step = np.where(better, 1.0, step * shorter)
+            whole = better[:, None]
+            x, value = np.where(whole, trial, x), np.where(better, trial_value, value)
+            gradient = np.where(whole, trial_gradient, gradient)
         best.x[rows], best.value[rows] = x, value
     best.curvature[rows] = inverse
     return best
@@ -184,9 +184,9 @@ def _direction(
     direction = np.matmul(inverse, masked[:, :, None])[:, :, 0]
     if held:
         direction[outward] = 0.0
-    promise = np.einsum("ij,ij->i", direction, masked)
+    promise = np.vecdot(direction, masked)
     scaled = direction / scale
-    length = np.einsum("ij,ij->i", scaled, scaled)
+    length = np.vecdot(scaled, scaled)
     # The first step has no curvature to go by: it is half a scale long at most. Later ones may
     # be as long as two scales.
     most = np.where(fresh, 0.25, 4.0)
@@ -203,12 +203,11 @@ def _update(inverse: Array, fresh: NDArray[np.bool_], s: Array, y: Array) -> Non
     With u = H y and v = ½ (1 + y'u / s'y) s - u the formula (Nocedal & Wright, eq. 6.17) is
     H + (s v' + v s') / s'y.
     """
-    y = np.where(s == 0.0, 0.0, y)  # coordinates held at a bound say nothing about the others
-    sy = np.einsum("ij,ij->i", s, y)
-    least = 1e-20 * np.einsum("ij,ij->i", s, s) * np.einsum("ij,ij->i", y, y)
-    good = (sy > 0.0) & (sy * sy > least)
+    sy = np.vecdot(s, y)
+    good = sy * sy > 1e-20 * np.vecdot(s, s) * np.vecdot(y, y)
+    good &= sy > 0.0
     u = np.matmul(inverse, y[:, :, None])[:, :, 0]
-    yu = np.einsum("ij,ij->i", y, u)
+    yu = np.vecdot(y, u)
     if fresh.any():  # size the matrix by the first curvature seen (Nocedal & Wright, eq. 6.20)
         first = fresh & good
         size = np.where(first, sy / np.where(first, yu, 1.0), 1.0)
@@ -216,8 +215,7 @@ def _update(inverse: Array, fresh: NDArray[np.bool_], s: Array, y: Array) -> Non
         u *= size[:, None]
         yu *= size
         fresh &= ~first
-    if not good.all():
-        sy = np.where(good, sy, np.inf)
+    sy = np.where(good, sy, np.inf)  # leaves the matrix as it is
     v = (0.5 + 0.5 * yu / sy)[:, None] * s
     v -= u
     v /= sy[:, None]

@@ -1,6 +1,8 @@
 """Where to evaluate E_ν[F], when F changes only around the steps Φ((γ_k − ρν)/c)."""
 
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -8,6 +10,7 @@ from scipy.special import ndtr
 
 from rmes.normal import LOG_ROOT_2PI, Array, log_mass, log_pdf
 
+_ROOT_2PI = float(np.sqrt(2.0 * np.pi))
 # What lies beyond the range is exp(−REACH²/2) = 3e-13 of the largest value of the integrand.
 REACH = 7.6
 # The strip of analyticity allows an error of exp(−EXPONENT) = 1e-13.
@@ -26,6 +29,13 @@ PANEL = 14.0
 # exp(−2π² SMOOTH²) = 5e-13; SWITCH is that step at the first nodes, if it begins to fall there.
 SMOOTH = 1.2
 SWITCH = ndtr(REACH - np.arange(0.5, 2.0 * REACH * SMOOTH + 1.0) / SMOOTH)
+# For three digits: exp(−ROUGH_REACH²/2) = 6e-5, and so many Gauss–Legendre nodes to the deviation
+# of the narrowest Gaussian among the factors, and to that of ν.
+ROUGH_REACH = 4.4
+ROUGH_DENSITY = 0.8
+ROUGH_LEAST = 1.7
+ROUGH_LEVELS = 1e-3, 0.1  # of c and of ρ, below which digits are lost
+ROUGH_NODES = (14, 16, 20, 24, 28, 32, 40, 48, 64, 96)
 # Where probabilities beyond that many deviations would have to be held as logarithms, no single
 # node stands for them.
 DEEP = 30.0
@@ -135,6 +145,63 @@ def window(
     return np.maximum(start, left), np.minimum(stop, right)
 
 
+class Few(NamedTuple):
+    """Nodes of one rule for every point, the last for all that lies before the others.
+
+    All are (nodes, points): ν, the weight times the density, and what a node stands for, on
+    average, of ν² − 1.
+    """
+
+    nu: Array
+    weight: Array
+    second: Array
+
+
+def few(low: Array, high: Array, rho: Array, c: Array) -> Few | None:
+    """As many nodes as three digits take for γ between low and high; None where they are many.
+
+    Where all weights begin to change, or where their squares do (see `support`), Gauss–Legendre
+    nodes begin, which need no integrand that vanishes there. Before, every weight is constant, and
+    E[ν² − 1; ν < a] = −aφ(a).
+    """
+    if c.min() < ROUGH_LEVELS[0] or rho.min() < ROUGH_LEVELS[1]:
+        return None
+    spread = 1.0 + rho * rho
+    root = np.sqrt(spread)
+    margin, positive = ROUGH_REACH * c, np.maximum(low, 0.0)
+    left = np.minimum((low - margin) / rho, 2.0 * rho * positive / spread - margin / root)
+    least = -np.sqrt(ROUGH_REACH**2 + np.square(low - positive))
+    constant = left > least
+    left = np.maximum(left, least)
+    density_ends = np.sqrt(ROUGH_REACH**2 + 2.0 * np.square(positive) / spread)
+    length = np.minimum((high + margin) / rho, density_ends)
+    length -= left
+    needed = float((length * np.maximum(ROUGH_DENSITY * root / c, ROUGH_LEAST)).max())
+    count = next((count for count in ROUGH_NODES if count >= needed), None)
+    if count is None:
+        return None
+    place, share = _legendre(count)
+    nu = place * length
+    nu += left
+    second = nu * nu
+    weight = np.exp(-0.5 * second)
+    density = weight[-1] / _ROOT_2PI
+    weight *= share
+    weight *= length
+    weight[-1] = before = np.where(constant, ndtr(left), 1e-300)
+    second -= 1.0
+    second[-1] = -left * density / before
+    nu[-1] -= 40.0 * c / rho  # every weight is constant there
+    return Few(nu, weight, second)
+
+
+@cache
+def _legendre(count: int) -> tuple[Array, Array]:
+    """Places (count + 1, 1) in [0, 1] and weights over √(2π), and a last place at 0."""
+    x, w = leggauss(count)
+    return 0.5 * np.append(x + 1.0, 0.0)[:, None], (0.5 / _ROOT_2PI) * np.append(w, 0.0)[:, None]
+
+
 def equal_steps(rho: Array, c: Array, width: Array) -> Array:
     """The longest trapezoidal step in ν, for the `strip` width."""
     return np.asarray(c * np.minimum(STEP / np.sqrt(1.0 + rho * rho), width / rho))
@@ -213,7 +280,7 @@ def _outside(
     """
     start = sign * edge
     nu = start + step * np.arange(0.5, len(SWITCH))[:, None]
-    inside = (step / np.sqrt(2.0 * np.pi)) * np.exp(-0.5 * nu * nu) * SWITCH[:, None]
+    inside = (step / _ROOT_2PI) * np.exp(-0.5 * nu * nu) * SWITCH[:, None]
     middle, spread = start + REACH * SMOOTH * step, 1.0 + (SMOOTH * step) ** 2
     density = np.exp(log_pdf(middle / np.sqrt(spread))) / np.sqrt(spread)
     weight = np.maximum(ndtr(middle / np.sqrt(spread)) - inside.sum(axis=0), 1e-300)

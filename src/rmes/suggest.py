@@ -31,7 +31,7 @@ class Suggestion:
     ----------
     x : (d,) array
     value : float
-        The acquisition there (the logarithm for those in `LOGARITHMS`).
+        The acquisition there (the logarithm for those in `LOGARITHMS`); RMES to three digits.
     acquisition : str
         The one that chose it.
     repeats : int or None
