@@ -12,7 +12,7 @@ next, coordinates last.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,13 +151,7 @@ class Posterior:
         correlation = np.empty((settings, len(x), n), dtype=single)
         mean, variance = np.empty((2, settings, len(x)))
         for some in grouped(settings, 5 * len(x) * n):  # as many arrays are at work
-            scaled = x / self.length_scales[some, None, :]
-            distances = squared_distances(scaled.astype(single), self.scaled[some].astype(single))
-            k = self.model.kernel.value(distances)
-            if self.main is not None:
-                main = self.main.of(some, single)
-                main.blend(self.model.kernel, k, x.astype(single), self.x.astype(single))
-            correlation[some] = k
+            correlation[some] = k = self.screen_correlation(x, self.x, some)
             covariance = k * self.signal_variance[some, None, None].astype(single)
             covariance += single(self.model.mean_variance)
             mean[some] = np.matmul(covariance, self.alpha[some, :, None].astype(single))[..., 0]
@@ -166,6 +160,16 @@ class Posterior:
             variance[some] = np.einsum("smn,smn->sm", half, half)
         prior = self.prior_variance[:, None]
         return Screened(correlation, mean, np.maximum(prior - variance, 1e-6 * prior))
+
+    def screen_correlation(self, x: Array, points: Array, settings: slice = slice(None)) -> Single:
+        """`correlation` (S, m, k) in single precision, of some settings."""
+        single: Any = np.float32
+        a, b = ((p / self.length_scales[settings, None, :]).astype(single) for p in (x, points))
+        k = self.model.kernel.value(squared_distances(a, b))
+        if self.main is not None:
+            main = self.main.of(settings, single)
+            main.blend(self.model.kernel, k, x.astype(single), points.astype(single))
+        return np.asarray(k, dtype=single)
 
     def mean_at_data(self) -> Array:
         """Mean (S, n) of the process at its own data: y less the noise that α takes out."""

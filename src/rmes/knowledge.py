@@ -119,25 +119,23 @@ class Knowledge:
 
         The highest line is looked up at a few values of Z instead of everywhere.
         """
-        gp, n = self.posterior, len(self.posterior.x)
-        near = gp.correlation(x, self.points[n:])  # (S, m, L)
-        near *= gp.signal_variance[:, None, None]
-        weight = self.table[:, n:-1]
-        lines = np.empty((*near.shape[:2], near.shape[2] + 1))
-        lines[:, :, -1] = seen.variance
-        weighted = np.swapaxes(weight * gp.signal_variance[:, None, None], 1, 2)
-        np.matmul(seen.correlation, weighted, out=lines[:, :, :-1])
-        np.subtract(near, lines[:, :, :-1], out=lines[:, :, :-1])
-        lines[:, :, :-1] += gp.model.mean_variance * (1.0 - weight.sum(axis=2))[:, None, :]
-        lines /= np.sqrt(seen.variance + self.noise(x))[:, :, None]
-        slope = np.add.reduce(lines)
-        slope /= gp.settings
-        level = np.empty_like(slope)
-        level[:, :-1] = self.level
-        level[:, -1] = seen.mean.mean(axis=0)
-        level -= level.max(axis=1, keepdims=True)
-        highest = np.max(level + _Z[:, None, None] * slope, axis=2)
-        return np.asarray(np.log(np.maximum(_W @ highest, 1e-300)))
+        gp, n, single = self.posterior, len(self.posterior.x), np.float32
+        signal, weight = gp.signal_variance[:, None, None], self.table[:, n:-1]
+        lines = gp.screen_correlation(x, self.points[n:])  # (S, m, L)
+        lines -= np.matmul(seen.correlation, weight.swapaxes(1, 2).astype(single))
+        shift = gp.model.mean_variance * (1.0 - np.add.reduce(weight, axis=2))[:, None, :] / signal
+        lines += shift.astype(single)
+        deviation = np.sqrt(seen.variance + self.noise(x))
+        lines *= (signal / (gp.settings * deviation[:, :, None])).astype(single)
+        level, slope = np.empty((2, len(x), len(self.level) + 1), dtype=single)
+        np.add.reduce(lines, out=slope[:, :-1])
+        slope[:, -1] = np.add.reduce(seen.variance / deviation) / gp.settings
+        here = np.add.reduce(seen.mean) / gp.settings
+        highest = np.maximum(here, self.level.max())
+        level[:, :-1] = self.level - highest[:, None]
+        level[:, -1] = here - highest
+        risen = np.maximum.reduce(level + _Z.astype(single)[:, None, None] * slope, axis=2)
+        return np.asarray(np.log(np.maximum(_W @ risen, 1e-300)))
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
         """Its logarithm (m,) at x (m, d), and the gradient (m, d)."""
