@@ -140,4 +140,5 @@ def test_a_wide_prior_on_the_mean_is_an_unknown_mean(problem, rng):
 def test_moments_at_the_data_need_no_prediction(posterior):
     mean, variance = posterior.predict(posterior.x)
     np.testing.assert_allclose(posterior.mean_at_data(), mean, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(posterior.variance_at_data(), variance, rtol=1e-7)
+    rows = np.array([3, 0, 11])
+    np.testing.assert_allclose(posterior.variance_at_data(rows), variance[:, rows], rtol=1e-7)

@@ -132,7 +132,7 @@ def log_success(kernel: Kernel, scale: Array, good: Array, failed: Array) -> Val
 
     def function(x: Array) -> tuple[Array, Array]:
         offset = (x[:, None, :] - places) / scale
-        weight, slope = kernel.value_and_slope(np.einsum("mnd,mnd->mn", offset, offset))
+        weight, slope = kernel.value_and_slope(np.vecdot(offset, offset))
         pull = 2.0 * slope[:, :, None] * offset / scale
         yes = 0.02 + weight[:, : len(good)].sum(axis=1)
         total = yes + weight[:, len(good) :].sum(axis=1)

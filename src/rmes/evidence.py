@@ -78,7 +78,7 @@ def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Arra
     scales = model.scales(data.x.shape[1])
     z = data.x / np.exp(theta[:, None, scales])
     slope *= weight
-    by_column = np.matmul(np.einsum("mij->mi", slope)[:, None], z * z)[:, 0]
+    by_column = np.matmul(np.add.reduce(slope, axis=2)[:, None], z * z)[:, 0]
     by_column -= np.einsum("mid,mid->md", z, np.matmul(slope, z))
     by_column *= -2.0 * levels.signal[:, None]
     if model.groups:
@@ -96,11 +96,11 @@ def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Arra
     if data.infers_noise:
         noise = levels.noise[:, None] * data.share
         floor = floor & (noise < least)
-        gradient[:, d + 1] = 0.5 * np.einsum("mi,mi->m", diagonal, np.where(floor, 0.0, noise))
+        gradient[:, d + 1] = 0.5 * np.vecdot(diagonal, np.where(floor, 0.0, noise))
         gradient[:, d + 1] += 0.5 * (data.scatter / levels.noise - data.repeats)
     by_signal = np.einsum("mij,mij->m", correlation, weight)
     if floor.any():
-        by_signal += NOISE_FLOOR * np.einsum("mi,mi->m", diagonal, floor)
+        by_signal += NOISE_FLOOR * np.vecdot(diagonal, floor)
     gradient[:, d] = 0.5 * levels.signal * by_signal
     gradient[np.isinf(value)] = 0.0
     return value, gradient

@@ -450,7 +450,7 @@ def _metropolis(
     def looked(theta: Array) -> Array:
         """Settings (m, p), their density, and how far it exceeds that of the draws: (m, p + 2)."""
         z = (theta - best) @ whiten
-        drawn = -0.5 * (freedom + p) * np.log1p(np.einsum("ij,ij->i", z, z) / freedom)
+        drawn = -0.5 * (freedom + p) * np.log1p(np.vecdot(z, z) / freedom)
         value = density(theta)
         return np.column_stack([theta, value, value - drawn])
 

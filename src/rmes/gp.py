@@ -157,7 +157,7 @@ class Posterior:
             mean[some] = np.matmul(covariance, self.alpha[some, :, None].astype(single))[..., 0]
             whiten = np.swapaxes(self.inverse_factor[some], 1, 2).astype(single)
             half = np.matmul(covariance, whiten)
-            variance[some] = np.einsum("smn,smn->sm", half, half)
+            variance[some] = np.vecdot(half, half)
         prior = self.prior_variance[:, None]
         return Screened(correlation, mean, np.maximum(prior - variance, 1e-6 * prior))
 
@@ -175,10 +175,10 @@ class Posterior:
         """Mean (S, n) of the process at its own data: y less the noise that α takes out."""
         return np.asarray(self.y - self.row_noise * self.alpha)
 
-    def variance_at_data(self) -> Array:
-        """Variance (S, n) of the process at its own data: r - r² (K⁻¹)_ii, r the row's noise."""
-        diagonal = np.einsum("sji,sji->si", self.inverse_factor, self.inverse_factor)
-        return np.asarray(self.row_noise * (1.0 - self.row_noise * diagonal))
+    def variance_at_data(self, rows: NDArray[np.intp]) -> Array:
+        """Variance (S, m) of the process at m rows of its data: r - r² (K⁻¹)_ii, r their noise."""
+        factor, noise = self.inverse_factor[:, :, rows], self.row_noise[:, rows]
+        return np.asarray(noise * (1.0 - noise * np.einsum("sji,sji->si", factor, factor)))
 
     def moments(self, x: Array) -> Moments:
         """Mean and variance of the process at x (m, d) with their gradients in x."""
@@ -248,7 +248,7 @@ class Posterior:
 
     def _variance(self, half: Array) -> Array:
         prior = self.prior_variance[:, None]
-        variance = prior - np.einsum("...n,...n->...", half, half)
+        variance = prior - np.vecdot(half, half)
         # Rounding leaves an error of about 1e-16 times the prior variance; a variance is positive.
         return np.asarray(np.maximum(variance, 1e-14 * prior))
 
@@ -283,7 +283,7 @@ def _assemble(
     # Laid out one way, however they came about: BLAS rounds by the layout, and a posterior that was
     # saved and read again must give the same numbers.
     scaled = np.ascontiguousarray(x / hyperparameters[0][:, None, :])
-    norms = np.einsum("...i,...i->...", scaled, scaled)
+    norms = np.vecdot(scaled, scaled)
     return Posterior(model, x, y, *hyperparameters, row_noise, inverse, alpha, scaled, norms, main)
 
 

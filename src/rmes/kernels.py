@@ -131,8 +131,8 @@ def squared_distances(a: Array, b: Array, norms: Array | None = None) -> Array:
     the squared lengths of b, where they are known.
     """
     product = (-2.0 * a) @ np.swapaxes(b, -1, -2)
-    product += np.einsum("...i,...i->...", a, a)[..., :, None]
-    product += (np.einsum("...i,...i->...", b, b) if norms is None else norms)[..., None, :]
+    product += np.vecdot(a, a)[..., :, None]
+    product += (np.vecdot(b, b) if norms is None else norms)[..., None, :]
     return np.maximum(product, 0.0, out=product)
 
 
@@ -218,7 +218,7 @@ class Correlation(NamedTuple):
 
 def _pull(weights: Array, x: Array, points: Array) -> Array:
     """Σ_j weights_j (x - points_j)."""
-    total = np.einsum("...n->...", weights)[..., None]
+    total = np.add.reduce(weights, axis=-1)[..., None]
     return np.asarray(total * x - np.matmul(weights, points))
 
 

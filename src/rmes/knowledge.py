@@ -149,7 +149,7 @@ class Knowledge:
         products = np.matmul(k[:, :, :n], np.swapaxes(self.table, 1, 2))
         half, mean = products[:, :, :n], products[:, :, -1]
         prior = gp.prior_variance[:, None]
-        variance = np.maximum(prior - np.einsum("smn,smn->sm", half, half), 1e-14 * prior)
+        variance = np.maximum(prior - np.vecdot(half, half), 1e-14 * prior)
         deviation = np.sqrt(variance + self.noise(x))
         slopes = np.empty((*mean.shape, len(self.level) + 1))
         np.subtract(k[:, :, n:], products[:, :, n:-1], out=slopes[:, :, :-1])
@@ -163,7 +163,7 @@ class Knowledge:
         # What k(X, x) and k(a, x) weigh in the derivative: by way of the covariances, of the mean
         # at x and of the variance at x.
         push = rise.by_slope / deviation[:, :, None]  # (S, m, L + 1)
-        by_variance = push[:, :, -1] - 0.5 * np.einsum("sml,sml->sm", push, slopes) / deviation
+        by_variance = push[:, :, -1] - 0.5 * np.vecdot(push, slopes) / deviation
         half *= -2.0 * by_variance[:, :, None]
         np.negative(push[:, :, :-1], out=products[:, :, n:-1])
         products[:, :, -1] = rise.by_level[:, -1]

@@ -168,7 +168,7 @@ def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     mean, precision = prior(model, scales, data.infers_noise, main)
     offset = theta - mean
     pull = offset @ precision
-    return -0.5 * np.einsum("ij,ij->i", offset, pull), -pull
+    return -0.5 * np.vecdot(offset, pull), -pull
 
 
 def distances(model: Model, data: Data, theta: Array) -> Array:

@@ -342,7 +342,7 @@ def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
     candidates = points[order]
     chosen = [0]
     offset = candidates - candidates[0]
-    nearest = np.einsum("ij,ij->i", offset, offset)
+    nearest = np.vecdot(offset, offset)
     while len(chosen) < count:
         distant = np.flatnonzero(nearest > 0.25)
         if not len(distant):
@@ -350,7 +350,7 @@ def spread(values: Array, points: Array, count: int) -> NDArray[np.intp]:
         pick = int(distant[0])
         chosen.append(pick)
         offset = candidates - candidates[pick]
-        nearest = np.minimum(nearest, np.einsum("ij,ij->i", offset, offset))
+        nearest = np.minimum(nearest, np.vecdot(offset, offset))
     if len(chosen) < count:
         rest = [number for number in range(len(order)) if number not in chosen]
         chosen.extend(rest[: count - len(chosen)])

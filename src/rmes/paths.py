@@ -101,7 +101,7 @@ class Paths:
         cosine, sine = _cosine_and_sine(phase)
         weights = self.weights.reshape(-1, self.weights.shape[2])[rows]
         a, b = weights[:, : cosine.shape[1]], weights[:, cosine.shape[1] :]
-        value = np.einsum("ij,ij->i", a, cosine) + np.einsum("ij,ij->i", b, sine)
+        value = np.vecdot(a, cosine) + np.vecdot(b, sine)
         cosine *= b
         sine *= a
         cosine -= sine  # derivative in the phase
@@ -114,12 +114,12 @@ class Paths:
         scaled = x * precision
         distances = (-2.0 * scaled) @ gp.x.T  # (m, n)
         distances += gp.norms[s]
-        distances += np.einsum("ij,ij->i", scaled, x)[:, None]
+        distances += np.vecdot(scaled, x)[:, None]
         main = None if gp.main is None else gp.main.at(s)
         np.maximum(distances, 0.0, out=distances)
         alike = correlate(gp.model.kernel, distances, x, gp.x, main)
         weight = self.correction.reshape(-1, len(gp.x))[rows]
-        value += np.einsum("ij,ij->i", alike.value, weight)
+        value += np.vecdot(alike.value, weight)
         value += self.constant.ravel()[rows]
         pull = alike.pull(weight, x, gp.x)
         pull *= 2.0 * precision

@@ -142,7 +142,7 @@ def _value_and_gradient(
     alike = gp.alike(x)
     k = signal * alike.value + gp.model.mean_variance  # (S, m, n)
     half = k @ np.swapaxes(gp.inverse_factor, 1, 2)  # (L⁻¹k)'
-    variance = gp.prior_variance[:, None] - np.einsum("smn,smn->sm", half, half)
+    variance = gp.prior_variance[:, None] - np.vecdot(half, half)
     variance = np.maximum(variance, 0.0)[:, None]  # rounding; (S, 1, m)
     total = variance + noise[:, None, None]
 
@@ -152,7 +152,7 @@ def _value_and_gradient(
     covariances[..., 0] += gp.model.mean_variance
     t = covariances @ given.weights  # (S, P, m, J)
     t += (k @ given.data_weights).reshape(settings, -1, count, columns).swapaxes(1, 2)
-    explained = np.einsum("spmj,spmj->spm", t[..., :-2], t[..., :-2])
+    explained = np.vecdot(t[..., :-2], t[..., :-2])
     with_star = t[..., -1]  # cov(f(x), f*)
 
     # C3: the joint normal of f(x) and f* cut at f(x) <= f* (their eq. 9)
@@ -218,7 +218,7 @@ def _covariances(
     d = z.shape[-1]
     pairs = _pairs(d)
     v = signal[:, None, None]
-    value, first, second, third = kernel.slopes(np.einsum("spmd,spmd->spm", z, z))
+    value, first, second, third = kernel.slopes(np.vecdot(z, z))
     value, first, second, third = v * value, v * first, v * second, v * third
     result = np.empty((*z.shape[:-1], 1 + d + len(pairs.i)))
     result[..., 0] = value
@@ -240,8 +240,8 @@ def _covariance_gradient(
     turned += (for_hessian * z[..., pairs.i]) @ pairs.one_hot_j  # 2 H z, H symmetric
     trace = np.sum(for_hessian[..., pairs.diagonal], axis=-1)
     along = 2.0 * first * weights[..., 0]
-    along += 4.0 * second * (trace - np.einsum("spmd,spmd->spm", for_gradient, z))
-    along += 4.0 * third * np.einsum("spmd,spmd->spm", turned, z)
+    along += 4.0 * second * (trace - np.vecdot(for_gradient, z))
+    along += 4.0 * third * np.vecdot(turned, z)
     gradient = along[..., None] * z
     gradient -= (2.0 * first)[..., None] * for_gradient
     gradient += (4.0 * second)[..., None] * turned
