@@ -82,7 +82,7 @@ class Case:
         return adam.sampled(self.posterior, self.noise, self.drawn, samples, self.rng)
 
     def by_exact(self):
-        """The point (1, d) that the exact climb finds."""
+        """The point (1, d) that the climb of a suggestion finds, on the integral itself."""
         found = choice.climbed(self.rough, self.starts, self.scale, self.domain)
         return found.x[[np.argmax(found.value)]]
 
@@ -242,7 +242,8 @@ def adam_report(rows):
     return [
         "## Exact against Adam",
         "The same posterior (four settings of the hyperparameters), the same five draws of the "
-        "maximum for each and the same six starts; only the climb differs. Values are exact RMES "
+        "maximum for each and the same starts; only the climb differs. The exact one is that of a "
+        "suggestion, on the integral to three digits. Values are those of RMES itself "
         "at the chosen point over the best of 200 random restarts: median (least). Times are "
         f"medians of the climb alone. `rmes-adam` takes {adam.STEPS} steps of {adam.SAMPLES} "
         f"samples, and {adam.FINAL_SAMPLES:,} samples to choose between the ends. "
