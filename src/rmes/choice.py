@@ -181,7 +181,7 @@ def _by_information(view: View) -> Pick:
     tops = climbed(function, starts, view.scale, view.situation.domain)
     x, value = _highest(view, function, values, tops.x, tops.value)
     row = _repeats(view, x)
-    chosen = Pick(x if row is None else view.data.x[row], value, "rmes", row)
+    chosen = _picked(view, "rmes", x, value, row)
     if row is None or not settles:
         return chosen
     return _settled(view) or chosen
@@ -228,7 +228,7 @@ def _by_samples(view: View, rng: np.random.Generator) -> Pick:
     tops, heights = adam.search(noisy, function, starts, view.situation.domain)
     x, value = _highest(view, function, values, tops, heights)
     row = _repeats(view, x)
-    return Pick(x if row is None else view.data.x[row], value, "rmes-adam", row)
+    return _picked(view, "rmes-adam", x, value, row)
 
 
 def _by_knowledge(view: View) -> Pick:
@@ -253,7 +253,7 @@ def _look(view: View, x: Array, mean: Array, variance: Array) -> Array:
 
 
 def _rough(view: View) -> ValueAndGradient:
-    """Log RMES to four digits, discounted where measurements may fail."""
+    """Log RMES to three digits, discounted where measurements may fail."""
     return avoiding(roughly(view.posterior, view.noise, view.maxima), "rmes", view.success)
 
 
@@ -291,6 +291,11 @@ def _new_or_repeat(
         return function(view.data.x[rows])[0]
 
     row = _worth_repeating(view, name, worth, x, value, _SAME)
+    return _picked(view, name, x, value, row)
+
+
+def _picked(view: View, name: str, x: Array, value: float, row: int | None) -> Pick:
+    """The point x, or the measured one of that row in its place."""
     return Pick(x if row is None else view.data.x[row], value, name, row)
 
 
@@ -327,7 +332,7 @@ def _worth_repeating(
 # Of the log acquisition: what a further step promises, relative to the information.
 _TOLERANCE = 1e-4
 _FINAL = 5e-4  # where only the highest end matters: half of it is still to rise
-_TINY = float(np.log(1e-8))  # information that four digits of RMES are no measure of
+_TINY = float(np.log(1e-8))  # below it three digits of RMES are lost
 _SETTLING_CLIMBS = 4  # half as many as are worth it elsewhere: 0.1 % of the gain are lost
 _SAFE = float(np.log(0.9))
 # Shares of the acquisition that a repeat may lose. With 3 % instead of 1 % before the knowledge

@@ -90,7 +90,11 @@ def roughly(posterior: Posterior, noise: NoiseAt, drawn: Maxima) -> ValueAndGrad
     """The logarithm of `information.rmes_rough`: "rmes" as a search climbs it."""
 
     def function(x: Array) -> tuple[Array, Array]:
-        formula = _information("", noise(x).ravel(), np.repeat(drawn.value.T, len(x), axis=1))
+        level, maxima = noise(x).ravel(), np.repeat(drawn.value.T, len(x), axis=1)
+
+        def formula(m: Array, v: Array) -> information.Gain:
+            return information.rmes_rough(m, v, level, maxima)
+
         value, gradient = acquisition.average(formula, posterior)(x)
         value = np.maximum(value, 1e-300)
         return np.log(value), gradient / value[:, None]
@@ -114,9 +118,7 @@ def _information(name: str, noise: Array, maxima: Array) -> Formula:
         return lambda m, v: information.noiseless_rmes(m, v, maxima)
     if name == "noisy-mes":
         return lambda m, v: information.noisy_mes(m, v, noise, maxima)
-    if name == "rmes":
-        return lambda m, v: information.log_rmes(m, v, noise, maxima)
-    return lambda m, v: information.rmes_rough(m, v, noise, maxima)
+    return lambda m, v: information.log_rmes(m, v, noise, maxima)
 
 
 def log_success(kernel: Kernel, scale: Array, good: Array, failed: Array) -> ValueAndGradient:

@@ -201,7 +201,7 @@ def _update(inverse: Array, fresh: NDArray[np.bool_], s: Array, y: Array) -> Non
     """BFGS update (in place) of the inverse curvatures, for s = step, y = fall of the gradient.
 
     With u = H y and v = ½ (1 + y'u / s'y) s - u the formula (Nocedal & Wright, eq. 6.17) is
-    H + (s v' + v s') / s'y.
+    H + (s v' + v s') / s'y. Where y is 0 a matrix stays what it is.
     """
     sy = np.vecdot(s, y)
     good = sy * sy > 1e-20 * np.vecdot(s, s) * np.vecdot(y, y)
