@@ -63,7 +63,8 @@ class Case:
         settings, self.domain = Settings(), Domain(d)
         learned = fit(settings.model, data, self.rng, settings.samples)
         nobody = np.empty((0, d))
-        self.posterior = suggest.posterior_given(data, nobody, settings.model, learned)
+        theta = learned.turn(data.size)
+        self.posterior = suggest.posterior_given(data, nobody, settings.model, theta)
         self.noise = choice.new_noise(data, self.posterior, None)
         candidates = space_filling(settings.candidates, d, self.rng)
         self.drawn = maxima.from_paths(
@@ -141,7 +142,8 @@ def cost_rows(repeats=25):
     for label, noise in NOISES.items():
         data, rng = measured(n, d, noise, 0)
         learned = fit(Settings().model, data, rng, 0)
-        posterior = suggest.posterior_given(data, np.empty((0, d)), Settings().model, learned)
+        nobody, theta = np.empty((0, d)), learned.settings
+        posterior = suggest.posterior_given(data, nobody, Settings().model, theta)
         anywhere = rng.random((points, d))
         noise_at = choice.new_noise(data, posterior, None)
         for size, where in itertools.product((5, 10), ("anywhere", "within 0.5", "within 0.05")):

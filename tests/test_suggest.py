@@ -79,7 +79,8 @@ def test_suggest_is_fit_posterior_and_choice():
     whole = suggest(data, pending, settings, start(5), situation)
     rng = start(5)
     learned = fit(settings.model, data, rng, settings.samples)
-    posterior = posterior_given(data, pending, settings.model, learned)
+    theta = learned.turn(data.size + len(pending))
+    posterior = posterior_given(data, pending, settings.model, theta)
     parts = choose(data, posterior, pending, situation, settings, rng, learned)
     np.testing.assert_array_equal(whole.x, parts.x)
     assert whole.value == parts.value
@@ -175,8 +176,10 @@ def test_a_pending_point_is_not_suggested_again_and_its_neighbourhood_tells_less
 def test_pending_points_leave_the_mean_where_it_was():
     data = problem(8, 10, 2)
     learned = fit(Settings().model, data, start(), 3)
-    alone = posterior_given(data, none(2), Settings().model, learned)
-    joined = posterior_given(data, np.array([[0.3, 0.3], [0.9, 0.2]]), Settings().model, learned)
+    alone = posterior_given(data, none(2), Settings().model, learned.settings)
+    joined = posterior_given(
+        data, np.array([[0.3, 0.3], [0.9, 0.2]]), Settings().model, learned.settings
+    )
     points = np.random.default_rng(0).random((20, 2))
     np.testing.assert_allclose(joined.predict(points)[0], alone.predict(points)[0], atol=1e-9)
     assert np.all(joined.predict(points)[1] <= alone.predict(points)[1] + 1e-12)
@@ -269,7 +272,7 @@ def test_the_noise_of_a_new_measurement_follows_the_documented_rule():
     for noise, expected in ((None, None), (0.4, 0.4), (np.arange(6.0), 2.5)):
         data = merge(x, y, noise)
         learned = fit(Settings().model, data, start(), 2)
-        posterior = posterior_given(data, none(2), Settings().model, learned)
+        posterior = posterior_given(data, none(2), Settings().model, learned.settings)
         level = new_noise(data, posterior, None)(points)
         assert level.shape == (posterior.settings, 3)
         np.testing.assert_allclose(level[:, 0], expected or posterior.noise_variance, rtol=1e-12)

@@ -173,7 +173,7 @@ def _by_information(view: View) -> Pick:
     if settles and view.situation.domain.moving <= _DENSE:
         # the best candidate tells, mostly, what the climb would
         best = view.best_candidate(values)
-        again = _repeats(view, view.candidates[best], values[best]) is not None
+        again = _repeats(view, view.candidates[best]) is not None
         if again and (found := _settled(view)):
             return found
     function = view.acquisition("rmes") if values.max() < _TINY else _rough(view)
@@ -187,20 +187,21 @@ def _by_information(view: View) -> Pick:
     return _settled(view) or chosen
 
 
-def _repeats(view: View, x: Array, here: float | None = None) -> int | None:
+def _repeats(view: View, x: Array) -> int | None:
     """The row of a measured point that is worth as much as x by a glance at both, if any is.
 
     Where that leaves the choice to another acquisition, 3 % less are as much.
     """
-    posterior, less = view.posterior, _SETTLED if view.settings.settle else _SAME
-    if here is None:
-        here = float(_look(view, x[None], *posterior.predict(x[None]))[0])
+    posterior = view.posterior
 
-    def worth(rows: NDArray[np.intp]) -> Array:
-        mean, variance = posterior.mean_at_data()[:, rows], posterior.variance_at_data(rows)
-        return _look(view, view.data.x[rows], mean, variance)
+    def worth(rows: NDArray[np.intp]) -> tuple[float, Array]:
+        mean, variance = posterior.predict(x[None])
+        mean = np.append(mean, posterior.mean_at_data()[:, rows], axis=1)
+        variance = np.append(variance, posterior.variance_at_data(rows), axis=1)
+        here, *there = _look(view, np.append(x[None], view.data.x[rows], axis=0), mean, variance)
+        return here, np.array(there)
 
-    return _worth_repeating(view, "rmes", worth, x, here, less)
+    return _worth_repeating(view, "rmes", worth, x, _SETTLED if view.settings.settle else _SAME)
 
 
 def _settled(view: View) -> Pick | None:
@@ -287,10 +288,10 @@ def _new_or_repeat(
 ) -> Pick:
     """The point x, or the measured one that is worth as much: measure that again."""
 
-    def worth(rows: NDArray[np.intp]) -> Array:
-        return function(view.data.x[rows])[0]
+    def worth(rows: NDArray[np.intp]) -> tuple[float, Array]:
+        return value, function(view.data.x[rows])[0]
 
-    row = _worth_repeating(view, name, worth, x, value, _SAME)
+    row = _worth_repeating(view, name, worth, x, _SAME)
     return _picked(view, name, x, value, row)
 
 
@@ -302,15 +303,15 @@ def _picked(view: View, name: str, x: Array, value: float, row: int | None) -> P
 def _worth_repeating(
     view: View,
     name: str,
-    worth: Callable[[NDArray[np.intp]], Array],
+    worth: Callable[[NDArray[np.intp]], tuple[float, Array]],
     x: Array,
-    here: float,
     less: float,
 ) -> int | None:
-    """The row of a measured point that is worth as much as x, where it is `here`, if there is one.
+    """The row of a measured point that is worth as much as x, if there is one.
 
-    `worth` knows the acquisition of rows; it may be less by that share. Repeats keep the data small
-    and are easier to read than points that differ in the fourth digit.
+    `worth` knows the acquisition at x and of rows, asked only where x has measured neighbours;
+    theirs may be less by that share. Repeats keep the data small and are easier to read than points
+    that differ in the fourth digit.
     """
     if not view.settings.repeats or view.situation.exact:
         return None
@@ -321,7 +322,7 @@ def _worth_repeating(
     near = near[~_coincide(view.data.x[near], view.pending)]
     if not len(near):
         return None
-    there = worth(near)
+    here, there = worth(near)
     best = int(np.argmax(there))
     # the bound is in units of y, whose standard deviation is 1; others are relative
     absolute = name in LOGARITHMS or name == "ucb"

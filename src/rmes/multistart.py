@@ -8,6 +8,7 @@ data, one vectorised round costs hardly more than one point, which is where the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,16 +46,18 @@ class Climb:
 
 
 def space_filling(count: int, dimensions: int, rng: np.random.Generator) -> Array:
-    """Well-spread points (count, dimensions) in [0, 1)ᵈ: a Kronecker sequence, randomly shifted.
+    """Well-spread points (count, dimensions) in [0, 1)ᵈ: a Kronecker sequence, randomly shifted."""
+    points = np.arange(1, count + 1)[:, None] * _kronecker(dimensions) + rng.random(dimensions)
+    return np.asarray(points - np.floor(points), dtype=float)
 
-    The steps are powers of the root of t^(d+1) = t + 1, the generalised golden ratio.
-    """
+
+@cache
+def _kronecker(dimensions: int) -> Array:
+    """Its steps (dimensions,): powers of the root of t^(d+1) = t + 1, the generalised golden ratio."""
     root = 2.0
     for _ in range(40):
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
-    steps = root ** -np.arange(1.0, dimensions + 1)
-    points = np.arange(1, count + 1)[:, None] * steps + rng.random(dimensions)
-    return np.asarray(points - np.floor(points), dtype=float)
+    return np.asarray(root ** -np.arange(1.0, dimensions + 1))
 
 
 def climb(

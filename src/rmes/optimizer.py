@@ -5,6 +5,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from rmes.choice import chance, new_noise
 from rmes.fit import Fit, fit, widened
 from rmes.gp import Posterior
 from rmes.measurements import Data
+from rmes.model import Model
 from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
 from rmes.settings import Settings, Situation
@@ -36,14 +38,21 @@ class SpaceExhausted(RuntimeError):
     """Every point of a finite space has been measured without noise, or is being measured."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Knowledge:
     """What the data told so far say."""
 
     data: Data
     units: Units
     fit: Fit
-    posterior: Posterior
+    model: Model
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """For all samples of the fit; a suggestion needs only one of them."""
+        with small_work(self.data.size):
+            none = np.empty((0, self.data.x.shape[1]))
+            return posterior_given(self.data, none, self.model, self.fit.settings)
 
 
 class Optimizer:
@@ -159,13 +168,12 @@ class Optimizer:
             return self._add(self.space.decode(x), x, f"space-filling point {number + 1}")
 
         known = self._learn()
-        data, learned, posterior = known.data, known.fit, known.posterior
+        data, learned = known.data, known.fit
         pending = self._points([r for r in self._records if r.pending])
         situation = self._situation(known.units)
         with small_work(data.size):
-            if len(pending):
-                noise_at = situation.noise_at
-                posterior = posterior_given(data, pending, self._model, learned, noise_at)
+            theta = learned.turn(data.size + len(pending))
+            posterior = posterior_given(data, pending, self._model, theta, situation.noise_at)
             found = choose(data, posterior, pending, situation, self.settings, rng, learned)
         self._fit, self._fitted = learned, self._told()
         x, reason = found.x, _reason(found, known.units)
@@ -511,8 +519,7 @@ class Optimizer:
                     )
                     if learned.pressed != pressed:
                         data, units = self._data(learned.pressed)
-                posterior = posterior_given(data, np.empty((0, 0)), self._model, learned)
-            self._known = _Knowledge(data, units, learned, posterior)
+            self._known = _Knowledge(data, units, learned, self._model)
         return self._known
 
     def _ponder(self) -> _Knowledge:
@@ -524,8 +531,7 @@ class Optimizer:
             rng = np.random.default_rng([self.seed, 5, self._told()])
             with small_work(known.data.size):
                 wide = widened(self._model, known.data, known.fit, _ANSWER_SAMPLES, rng)
-                posterior = posterior_given(known.data, np.empty((0, 0)), self._model, wide)
-            self._pondered = replace(known, fit=wide, posterior=posterior)
+            self._pondered = replace(known, fit=wide)
         return self._pondered
 
     def _told(self) -> int:

@@ -22,9 +22,10 @@ class Settings:
     acquisition : str
         One of `ACQUISITIONS`.
     samples : int
-        Settings of the hyperparameters to average over; 0 takes the best one alone.
+        Settings of the hyperparameters that are carried along, of which suggestions take one each,
+        in turn; 0 takes the best one alone.
     maxima : int
-        Draws of the maximum for each of them.
+        Draws of the maximum.
     candidates : int
         Space-filling points that are looked at before the climbs, at most: 64, and as many for
         each coordinate, if that is less.

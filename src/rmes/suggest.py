@@ -80,7 +80,8 @@ def suggest(
     situation = situation or Situation.plain(data.x.shape[1])
     with small_work(data.size):
         learned = fit(settings.model, data, rng, settings.samples, warm)
-        posterior = posterior_given(data, pending, settings.model, learned, situation.noise_at)
+        theta = learned.turn(data.size + len(pending))
+        posterior = posterior_given(data, pending, settings.model, theta, situation.noise_at)
         return choose(data, posterior, pending, situation, settings, rng, learned)
 
 
@@ -88,11 +89,10 @@ def posterior_given(
     data: Data,
     pending: Array,
     model: Model,
-    learned: Fit,
+    theta: Array,
     noise_at: Callable[[Array], Array] | None = None,
 ) -> Posterior:
-    """The posterior for the samples of a fit (or its best), conditioned on pending points."""
-    theta = learned.samples if len(learned.samples) else learned.best[None]
+    """The posterior for log hyperparameters theta (S, p), conditioned on pending points."""
     posterior = gp.posterior(model, data, theta)
     if len(pending):
         mean, _ = posterior.predict(pending)

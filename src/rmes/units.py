@@ -100,6 +100,8 @@ class Units:
         """Standardised values."""
         signed = self.sign * np.clip(values, -_LARGEST_GIVEN, _LARGEST_GIVEN)
         z = (signed - self.center) / self.scale
+        if self._linear:
+            return np.asarray(z, dtype=float)
         below, above = np.minimum(z - self.low, 0.0), np.maximum(z - self.high, 0.0)
         z = np.clip(z, self.low, self.high) - np.log1p(np.log1p(-below)) + np.log1p(above)
         z = np.maximum(z, self.knee) - np.log1p(np.maximum(self.knee - z, 0.0))
@@ -117,6 +119,8 @@ class Units:
 
     def stretch(self, z: Array) -> Array:
         """How much a small standardised difference at z is in the user's units, positive."""
+        if self._linear:
+            return np.full_like(z, self.unit, dtype=float)
         under = self._under_knee(z)
         with np.errstate(over="ignore"):
             z = self._unpressed(z)
@@ -130,6 +134,11 @@ class Units:
         The density of values is that of the pressed ones times it: so evidence is compared.
         """
         return float(-np.sum(self._under_knee(z)) - len(z) * np.log(self.width))
+
+    @property
+    def _linear(self) -> bool:
+        """Whether there is nothing but a shift and a scale, as mostly."""
+        return self.low == -np.inf and self.high == np.inf and self.knee == -np.inf
 
     def _under_knee(self, z: Array) -> Array:
         """How far (n,) below the knee, as pressed values lie."""

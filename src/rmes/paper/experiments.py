@@ -127,7 +127,7 @@ def run(experiment: Experiment) -> dict[str, Any]:
         with small_work(data.size):
             theta = likeliest(MODEL, data, theta, len(y))
             learned = Fit(theta, np.eye(3), np.empty((0, 3)), data.size)
-            posterior = posterior_given(data, nobody, MODEL, learned)
+            posterior = posterior_given(data, nobody, MODEL, learned.settings)
             fitted = time.perf_counter()
             rng = _generator(experiment, 2, t)
             found = choose(data, posterior, nobody, plain, settings, rng, learned)
