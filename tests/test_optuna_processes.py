@@ -71,7 +71,8 @@ def test_the_same_seed_gives_the_same_study_and_another_gives_another(uninterrup
     assert complete(again) == uninterrupted
     other = optuna.create_study(sampler=RMESSampler(seed=8, n_startup_trials=4))
     other.optimize(optuna_worker.objective, n_trials=6)
-    assert not any(trial in uninterrupted for trial in complete(other))
+    # both may measure a corner of the space
+    assert sum(trial in uninterrupted for trial in complete(other)) <= 1
 
 
 def test_each_trial_may_be_made_by_another_sampler(uninterrupted):

@@ -300,7 +300,7 @@ def test_in_few_coordinates_a_glance_tells_what_a_climb_would(monkeypatch):
     rng = np.random.default_rng(0)
     x, settled = rng.random((8, 2)), []
     y = bowl(x, rng)
-    for seed in range(30):
+    for seed in range(60):
         data = merge(x, (y - y.mean()) / y.std())
         found = []
         for dense in (3, 0):
@@ -311,7 +311,7 @@ def test_in_few_coordinates_a_glance_tells_what_a_climb_would(monkeypatch):
         y = np.append(y, bowl(found[0].x[None], rng))
     glanced, climbed = np.transpose(settled)
     assert 0.2 < climbed.mean() < 0.9
-    assert np.mean(glanced == climbed) > 0.85
+    assert np.mean(glanced == climbed) > 0.8
 
 
 def bowl(x, rng):

@@ -53,7 +53,7 @@ def space_filling(count: int, dimensions: int, rng: np.random.Generator) -> Arra
 
 @cache
 def _kronecker(dimensions: int) -> Array:
-    """Its steps (dimensions,): powers of the root of t^(d+1) = t + 1, the generalised golden ratio."""
+    """Its steps (dimensions,): powers of the root of t^(d+1) = t + 1, a golden ratio for d."""
     root = 2.0
     for _ in range(40):
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
