@@ -30,7 +30,8 @@ def average(formula: Formula, posterior: Posterior) -> ValueAndGradient:
 
     def function(x: Array) -> tuple[Array, Array]:
         value, gradient = _apply(formula, posterior, x)
-        return value.mean(axis=0), gradient.mean(axis=0)
+        settings = len(value)
+        return np.add.reduce(value) / settings, np.add.reduce(gradient) / settings
 
     return function
 

@@ -210,7 +210,7 @@ def _standardize(
 def _problem(mean: Array, variance: Array, noise: Array, maxima: Array) -> Problem:
     """The same for mean and variance (points,), noise () or (points,), maxima (maxima, any)."""
     above = maxima - mean  # (maxima, points)
-    low, high = above.min(axis=0), above.max(axis=0)
+    low, high = np.minimum.reduce(above), np.maximum.reduce(above)
     # A vanishing variance is replaced by one so small that the limit is reached: |γ| ≤ 1e8.
     least = np.maximum((1e-8 * np.maximum(-low, high)) ** 2, 1e-280)
     variance = np.maximum(variance, least)

@@ -25,6 +25,7 @@ RowsValueAndGradient = Callable[[Array, NDArray[np.intp]], tuple[Array, Array]]
 """As above for m rows of which each climbs its own function; the rows' numbers come along."""
 
 _SUFFICIENT = 1e-4  # Armijo's constant
+_SAME_HILL = 0.04  # squared distance, in scales, from a higher point within which a start rests
 _ROUNDS = 60  # a guard; typical climbs need 8 to 15 rounds
 
 
@@ -104,16 +105,22 @@ def climb(
             np.einsum("mii->mi", inverse)[:] = scale * scale
         else:
             inverse = curvature.copy()
-    best = Climb(x.copy(), np.where(np.isfinite(value), value, -np.inf), inverse.copy())
+    finite = np.isfinite(value)
+    best = Climb(x.copy(), np.where(finite, value, -np.inf), inverse.copy())
     fresh = np.full(len(x), curvature is None and not differences)
-    step = np.ones(len(x))
-    step[~np.isfinite(value)] = 0.0  # nothing can be climbed from there
+    step = np.where(finite, 1.0, 0.0)  # nothing can be climbed from elsewhere
 
     for left in range(rounds - 1, -1, -1):
         direction, promise = _direction(x, gradient, inverse, scale, fresh)
         promise[step < 1e-8] = 0.0
-        if race:  # a step to the top of a parabola rises by half of what is promised
-            promise[value + promise < best.value.max()] = 0.0
+        if race:
+            leader = int(np.argmax(best.value))
+            offset = (x - best.x[leader]) / scale
+            behind = np.vecdot(offset, offset) < _SAME_HILL
+            behind &= rows != leader
+            # a step to the top of a parabola rises by half of what is promised
+            behind |= value + step * promise < best.value[leader]
+            promise[behind] = 0.0
         live = promise > tolerance
         if not live.all():
             rest = ~live
