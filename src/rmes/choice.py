@@ -322,6 +322,8 @@ def _worth_repeating(
     near = near[~_coincide(view.data.x[near], view.pending)]
     if not len(near):
         return None
+    if distance[near[0]] == 0.0:  # whatever rounding says of both
+        return int(near[0])
     here, there = worth(near)
     best = int(np.argmax(there))
     # the bound is in units of y, whose standard deviation is 1; others are relative

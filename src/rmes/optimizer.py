@@ -22,7 +22,7 @@ from rmes.multistart import space_filling
 from rmes.report import Outlook, Recommendation
 from rmes.settings import Settings, Situation
 from rmes.space import Space
-from rmes.suggest import Suggestion, choose, posterior_given, small_work, worth
+from rmes.suggest import Suggestion, choose, in_turn, posterior_given, small_work, worth
 from rmes.trials import NoiseAt, Record, Trial, call_noise_sd, read_noise_sd, read_values
 from rmes.units import Units
 from rmes.views import view
@@ -172,7 +172,7 @@ class Optimizer:
         pending = self._points([r for r in self._records if r.pending])
         situation = self._situation(known.units)
         with small_work(data.size):
-            theta = learned.turn(data.size + len(pending))
+            theta = in_turn(data, pending, situation, learned)
             posterior = posterior_given(data, pending, self._model, theta, situation.noise_at)
             found = choose(data, posterior, pending, situation, self.settings, rng, learned)
         self._fit, self._fitted = learned, self._told()

@@ -23,7 +23,7 @@ class Settings:
         One of `ACQUISITIONS`.
     samples : int
         Settings of the hyperparameters that are carried along, of which suggestions take one each,
-        in turn; 0 takes the best one alone.
+        in turn (where some have failed, all); 0 takes the best one alone.
     maxima : int
         Draws of the maximum.
     candidates : int

@@ -80,9 +80,20 @@ def suggest(
     situation = situation or Situation.plain(data.x.shape[1])
     with small_work(data.size):
         learned = fit(settings.model, data, rng, settings.samples, warm)
-        theta = learned.turn(data.size + len(pending))
+        theta = in_turn(data, pending, situation, learned)
         posterior = posterior_given(data, pending, settings.model, theta, situation.noise_at)
         return choose(data, posterior, pending, situation, settings, rng, learned)
+
+
+def in_turn(data: Data, pending: Array, situation: Situation, learned: Fit) -> Array:
+    """Log hyperparameters (S, p) for a suggestion: a sample, in turn; all where some have failed.
+
+    One setting may see nothing left to learn but where measurements fail: on a slope that ends at
+    such an edge 4.4 of 8 points failed with one setting, 2.2 with four together (60 runs).
+    """
+    if len(situation.failed):
+        return learned.settings
+    return learned.turn(data.size + len(pending))
 
 
 def posterior_given(
