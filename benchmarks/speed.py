@@ -4,6 +4,8 @@ Every tool runs the same sequential loop in a process of its own: n measurements
 suggestion warms up, then each timed step tells the last measurement and asks for the next point
 (fit, draws and search included). All tools of one setting are alive at once and take turns step
 by step, one working while the others sleep, so that a machine that slows down slows all alike.
+Several runs with other seeds are pooled: ten suggestions of one run differ by a fifth from those of
+another.
 
     python benchmarks/speed.py                                  # everything, then the report
     python benchmarks/speed.py --tools optuna-gp bayes-opt --settings 10,2 50,2 --threads one
@@ -136,15 +138,28 @@ def circumstances(tool, threads):
     }
 
 
-def suggestions(tools, n, d, threads, steps, seed):
-    """One row per tool, all measured in turns."""
-    workers = {tool: Worker(tool, n, d, seed, threads) for tool in tools}
-    for _ in range(steps):
-        for worker in workers.values():
-            worker.step()
-    for tool, worker in workers.items():
-        if measured := worker.finish():
-            yield circumstances(tool, threads) | {"what": "suggest", "n": n, "d": d} | measured
+def suggestions(tools, n, d, threads, steps, seeds):
+    """One row per tool: so many steps of a run for each seed, all measured in turns."""
+    measured = {tool: [] for tool in tools}
+    for seed in range(seeds):
+        workers = {tool: Worker(tool, n, d, seed, threads) for tool in tools}
+        for _ in range(steps):
+            for worker in workers.values():
+                worker.step()
+        for tool, worker in workers.items():
+            measured[tool].append(worker.finish())
+    for tool, runs in measured.items():
+        if None not in runs:
+            yield circumstances(tool, threads) | {
+                "what": "suggest",
+                "n": n,
+                "d": d,
+                "seeds": seeds,
+                "seconds": [second for run in runs for second in run["seconds"]],
+                "cpu_seconds": [second for run in runs for second in run["cpu_seconds"]],
+                "first_seconds": min(run["first_seconds"] for run in runs),
+                "peak_mb": max(run["peak_mb"] for run in runs),
+            }
 
 
 def imports(tools):
@@ -236,8 +251,8 @@ def main():
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=DEFAULT_TOOLS)
     parser.add_argument("--settings", nargs="+", type=setting, default=SETTINGS, metavar="N,D")
     parser.add_argument("--threads", nargs="+", choices=THREADS, default=list(THREADS))
-    parser.add_argument("--steps", type=int, help="timed suggestions (10; 3 from n = 500 on)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, help="timed in a run (10; 3 from n = 500 on)")
+    parser.add_argument("--seeds", type=int, help="runs (10; 3 from n = 200 on, 1 from 500 on)")
     parser.add_argument("--report", action="store_true", help="only write the report")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -251,7 +266,8 @@ def main():
         for n, d in options.settings:
             for threads in options.threads:
                 steps = options.steps or (3 if n >= 500 else 10)
-                yield from suggestions(options.tools, n, d, threads, steps, options.seed)
+                seeds = options.seeds or (1 if n >= 500 else 3 if n >= 200 else 10)
+                yield from suggestions(options.tools, n, d, threads, steps, seeds)
 
     RESULTS.mkdir(exist_ok=True)
     if not options.report:
