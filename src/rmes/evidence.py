@@ -21,11 +21,11 @@ Array = NDArray[np.float64]
 
 def log_evidence(model: Model, data: Data, theta: Array) -> Array:
     """Log marginal likelihood (m,) at log hyperparameters (m, p); -inf where K is singular."""
-    fits, roots = np.empty(len(theta)), np.empty(len(theta))
+    fits, pivots = np.empty(len(theta)), np.ones((len(theta), data.size))
     for row, matrix in covariances(model, data, theta):
         factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-        fits[row], roots[row] = _fit_and_root(data, factor, info)
-    return _log_likelihood(model, data, theta, fits, roots)
+        fits[row] = _misfit(data, factor, pivots[row], info)
+    return _log_likelihood(model, data, theta, fits, pivots)
 
 
 def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
@@ -39,16 +39,18 @@ def log_evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[A
     return value, gradient
 
 
-def _fit_and_root(data: Data, factor: Array, info: int) -> tuple[float, float]:
-    """y'K⁻¹y and √|K|'s logarithm for the lower factor of K; infinite where there is none."""
+def _misfit(data: Data, factor: Array, pivots: Array, info: int) -> float:
+    """y'K⁻¹y for the lower factor of K, whose diagonal is written; infinite where there is none."""
     if info:
-        return np.inf, np.inf
+        return np.inf
+    pivots[:] = factor.diagonal()
     white, _ = dtrtrs(factor, data.y, lower=1)
-    return white @ white, np.add.reduce(np.log(factor.diagonal()))
+    return float(white @ white)
 
 
-def _log_likelihood(model: Model, data: Data, theta: Array, fits: Array, roots: Array) -> Array:
-    """Log marginal likelihood (m,) from what `_fit_and_root` says of each setting."""
+def _log_likelihood(model: Model, data: Data, theta: Array, fits: Array, pivots: Array) -> Array:
+    """Log marginal likelihood (m,) from what `_misfit` says of each setting: (m,), (m, n)."""
+    roots = np.add.reduce(np.log(pivots), axis=1)
     value = data.constant - 0.5 * data.size * LOG_TWO_PI - 0.5 * fits - roots
     if data.repeats:  # what merged repeats say about the noise
         log_noise = theta[:, length_scales(model, data) + 1]
@@ -72,8 +74,8 @@ def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Arra
         correlation += levels.main.share * excess
         slope *= 1.0 - levels.main.share
     covariance = noisy(data, levels, model.mean_variance, correlation)
-    fits, roots, weight = _weigh(data, covariance)
-    value, gradient = _log_likelihood(model, data, theta, fits, roots), np.empty_like(theta)
+    fits, pivots, weight = _weigh(data, covariance)
+    value, gradient = _log_likelihood(model, data, theta, fits, pivots), np.empty_like(theta)
     # dK_ij/dlog ℓ = -2 v κ'_ij (z_i - z_j)²: one product instead of d
     scales = model.scales(data.x.shape[1])
     z = data.x / np.exp(theta[:, None, scales])
@@ -107,18 +109,20 @@ def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Arra
 
 
 def _weigh(data: Data, covariance: Array) -> tuple[Array, Array, Array]:
-    """`_fit_and_root` (m,) of each, and W = αα' - K⁻¹ (m, n, n); K (m, n, n) is used up."""
-    fits, roots, weight = *np.empty((2, len(covariance))), np.empty_like(covariance)
+    """What `_misfit` says, and W = αα' - K⁻¹ (m, n, n); K (m, n, n) is used up."""
+    fits, alpha = np.empty(len(covariance)), np.zeros((len(covariance), data.size))
+    pivots = np.ones_like(alpha)
     for row, matrix in enumerate(covariance):
         factor, info = dpotrf(matrix.T, lower=1, clean=1, overwrite_a=1)
-        fits[row], roots[row] = _fit_and_root(data, factor, info)
+        fits[row] = _misfit(data, factor, pivots[row], info)
         if info:
-            weight[row] = 0.0
+            matrix[:] = 0.0
             continue
-        alpha, _ = dpotrs(factor, data.y, lower=1)
+        alpha[row], _ = dpotrs(factor, data.y, lower=1)
         inverse, _ = dpotri(factor, lower=1, overwrite_c=1)  # lower triangle; the upper stays 0
-        np.multiply.outer(alpha, alpha, out=weight[row])
-        weight[row] -= inverse.T
-        np.einsum("ii->i", inverse)[:] = 0.0  # the diagonal has been taken off
-        weight[row] -= inverse
-    return fits, roots, weight
+        matrix[:] = inverse.T
+    weight = alpha[:, :, None] * alpha[:, None, :]
+    weight -= covariance
+    np.einsum("mii->mi", covariance)[:] = 0.0  # the diagonal has been taken off
+    weight -= np.swapaxes(covariance, 1, 2)
+    return fits, pivots, weight

@@ -1,6 +1,6 @@
 """Measurements as the model sees them: exact repeats merged into sufficient statistics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,8 @@ class Data:
         Mean of the given variances of single measurements, 0 if none was given.
     pressed : bool
         Whether y was pressed together (`rmes.units`); the constant holds how densely.
+    infers_noise : bool
+        Whether some measurement came without the size of its noise.
     """
 
     x: Array
@@ -47,11 +49,10 @@ class Data:
     constant: float
     level: float
     pressed: bool = False
+    infers_noise: bool = field(init=False)
 
-    @property
-    def infers_noise(self) -> bool:
-        """Whether some measurement came without the size of its noise."""
-        return bool(self.share.any())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "infers_noise", bool(self.share.any()))  # asked for very often
 
     @property
     def size(self) -> int:
@@ -75,21 +76,22 @@ def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -
         raise ValueError(f"x must be (n, d) and y (n,), not {x.shape} and {y.shape}")
     if not len(y):
         raise ValueError("there is no measurement to learn from: x and y are empty")
-    if not np.all(np.isfinite(x)) or not np.all(np.isfinite(y)):
+    if not np.isfinite(x).all() or not np.isfinite(y).all():
         raise ValueError("x and y must be finite; they hold NaN or infinity")
-    if np.any(x < 0.0) or np.any(x > 1.0):
+    if (x < 0.0).any() or (x > 1.0).any():
         raise ValueError(f"x must lie in the unit cube, not in [{x.min()}, {x.max()}]")
     given = np.nan if noise_variance is None else noise_variance
     variance = np.array(np.broadcast_to(np.asarray(given, dtype=float), y.shape))
-    if np.any(variance < 0.0) or np.any(np.isinf(variance)):
+    if (variance < 0.0).any() or np.isinf(variance).any():
         raise ValueError(f"noise variances must be finite and not negative: {variance}")
 
     x = x + 0.0  # -0.0 is 0.0
     unknown = np.isnan(variance)
     level = 0.0 if unknown.all() else float(np.mean(variance[~unknown]))
-    key = np.column_stack([x, unknown])
+    key, width = np.column_stack([x, unknown]).tobytes(), 8 * x.shape[1] + 8
+    rows_of = (key[start : start + width] for start in range(0, len(key), width))
     number: dict[bytes, int] = {}  # rows keep the order in which they first appeared
-    group = np.array([number.setdefault(row.tobytes(), len(number)) for row in key])
+    group = np.array([number.setdefault(row, len(number)) for row in rows_of])
     if len(number) == len(y):
         known = np.where(unknown, 0.0, variance)
         return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0, level)

@@ -33,7 +33,7 @@ def view(
     x = np.array([record.x for record in told for _ in record.values])
     if not x.size:  # all parameters are fixed; the model wants a column
         x = np.zeros((len(values), 1))
-    noise = np.array([sd for record in told for sd in _noise_sds(record, noise_sd)])
+    noise = np.array(_noise_sds(told, noise_sd), dtype=float)  # NaN for None: to be inferred
     known = noise[np.isfinite(noise)]
     least = float(np.median(known)) if len(known) else 0.0
     units = Units.of(values, 1.0 if direction == "maximize" else -1.0, least)
@@ -48,8 +48,12 @@ def view(
     return data, units
 
 
-def _noise_sds(record: Record, noise_sd: float | NoiseAt | None) -> list[float]:
-    """Of each value of a record; NaN where it is to be inferred."""
-    default = call_noise_sd(noise_sd, record.trial.params) if callable(noise_sd) else noise_sd
-    sds = (default if sd is None else sd for sd in record.noise_sds)
-    return [np.nan if sd is None else sd for sd in sds]
+def _noise_sds(
+    records: Sequence[Record], noise_sd: float | NoiseAt | None
+) -> list[float | None]:
+    """Of each value of the records; None where it is to be inferred."""
+    if callable(noise_sd):
+        defaults = [call_noise_sd(noise_sd, record.trial.params) for record in records]
+        pairs = zip(records, defaults, strict=True)
+        return [default if sd is None else sd for record, default in pairs for sd in record.noise_sds]
+    return [noise_sd if sd is None else sd for record in records for sd in record.noise_sds]
