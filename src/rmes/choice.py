@@ -358,11 +358,12 @@ def candidates(
     if domain.size <= count:
         return domain.enumerate()
     filling = space_filling(count, d, rng)
-    mean = np.mean(posterior.mean_at_data(), axis=0)
+    mean = np.add.reduce(posterior.mean_at_data())  # over the settings
     best = posterior.x[np.argsort(-mean)[:4]]
     scale = _common_scale(posterior)
     cloud = np.repeat(best, count // 16, axis=0)
-    cloud = np.clip(cloud + 0.25 * scale * rng.standard_normal(cloud.shape), 0.0, 1.0)
+    cloud += 0.25 * scale * rng.standard_normal(cloud.shape)
+    np.minimum(np.maximum(cloud, 0.0, out=cloud), 1.0, out=cloud)
     return domain.snap(np.concatenate([filling, cloud, best]))
 
 
@@ -389,7 +390,7 @@ def chance(data: Data, posterior: Posterior, situation: Situation) -> ValueAndGr
 
 def _common_scale(posterior: Posterior) -> Array:
     """Length-scales (d,) for the search: the settings' geometric mean, at most the cube's side."""
-    mean = np.exp(np.mean(np.log(posterior.length_scales), axis=0))
+    mean = np.exp(np.add.reduce(np.log(posterior.length_scales)) / posterior.settings)
     return np.asarray(np.minimum(mean, 1.0))
 
 
@@ -400,7 +401,7 @@ def _hopeful(mean: Array, variance: Array) -> NDArray[np.intp]:
     """
     reach = 4.0 * np.sqrt(variance)
     least = np.max(mean - reach, axis=1, keepdims=True)
-    return np.flatnonzero(np.any(mean + reach >= least, axis=0))
+    return np.flatnonzero((mean + reach >= least).any(axis=0))
 
 
 def _coincide(points: Array, others: Array) -> NDArray[np.bool_]:

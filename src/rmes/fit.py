@@ -130,10 +130,10 @@ class _Target:
 
     def density(self, theta: Array) -> Array:
         """Values (m,) at settings (m, p); -inf outside the box."""
-        inside = np.all((theta >= self.low) & (theta <= self.high), axis=1)
-        evidence = log_evidence(self.model, self.data, np.clip(theta, self.low, self.high))
+        within = np.minimum(np.maximum(theta, self.low), self.high)
+        evidence = log_evidence(self.model, self.data, within)
         prior = log_prior(self.model, self.data, theta)[0]
-        return np.where(inside, prior + evidence, -np.inf)
+        return np.where((within == theta).all(axis=1), prior + evidence, -np.inf)
 
 
 def fit(

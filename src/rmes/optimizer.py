@@ -167,11 +167,11 @@ class Optimizer:
             x = self._space_filling(number)
             return self._add(self.space.decode(x), x, f"space-filling point {number + 1}")
 
-        known = self._learn()
-        data, learned = known.data, known.fit
-        pending = self._points([r for r in self._records if r.pending])
-        situation = self._situation(known.units)
-        with small_work(data.size):
+        with small_work(self._told()):
+            known = self._learn()
+            data, learned = known.data, known.fit
+            pending = self._points([r for r in self._records if r.pending])
+            situation = self._situation(known.units)
             theta = in_turn(data, pending, situation, learned)
             posterior = posterior_given(data, pending, self._model, theta, situation.noise_at)
             found = choose(data, posterior, pending, situation, self.settings, rng, learned)
