@@ -266,6 +266,19 @@ def test_a_fit_is_no_start_for_values_seen_otherwise():
     np.testing.assert_array_equal(after.samples, cold.samples)
 
 
+def test_repeats_are_learnt_from_as_new_points_are(rng):
+    """Rows do not grow where points are only measured again; the noise becomes known even so."""
+    places = np.linspace(0.0, 1.0, 6)[:, None]
+    x, noise = np.tile(places, (40, 1)), rng.standard_normal(240)
+    y = np.sin(3.0 * x[:, 0]) + noise
+    learned = fit(Model(), merge(x[:6], y[:6]), rng, 4)
+    for count in range(7, 241):
+        learned = fit(Model(), merge(x[:count], y[:count]), rng, 4, learned)
+    assert learned.size > 200
+    assert np.exp(0.5 * learned.best[2]) == pytest.approx(1.0, abs=0.15)
+    np.testing.assert_allclose(np.exp(0.5 * learned.samples[:, 2]), 1.0, atol=0.25)
+
+
 def test_a_single_coordinate_has_no_main_effects(rng):
     x = rng.random((30, 1))
     found = fit(Model(), merge(x, np.sin(9 * x[:, 0])), rng, 4)

@@ -10,7 +10,7 @@ from rmes.fit import fit
 from rmes.measurements import merge
 from rmes.multistart import climb
 from rmes.settings import Settings, Situation
-from rmes.suggest import choose, posterior_given, suggest
+from rmes.suggest import choose, in_turn, posterior_given, suggest
 
 QUICK = Settings(samples=2, maxima=3, candidates=64, climbs=2)
 
@@ -280,6 +280,19 @@ def test_the_noise_of_a_new_measurement_follows_the_documented_rule():
     np.testing.assert_allclose(given, 1.5)
 
 
+def test_settings_take_turns_where_points_are_only_measured_again():
+    x, y = np.random.default_rng(0).random((6, 2)), np.arange(6.0) - 2.5
+    model, situation, thetas = Settings().model, Situation.plain(2), []
+    learned = fit(model, merge(x, y), start(), 4)
+    for repeats in range(4):
+        again = np.repeat(x[:1], repeats, axis=0)
+        data = merge(np.vstack([x, again]), np.append(y, np.full(repeats, -2.0)))
+        thetas.append(in_turn(data, none(2), situation, learned))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate(thetas)[:, 0]), np.sort(learned.samples[:, 0])
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -297,21 +310,23 @@ def test_bad_settings_are_refused(settings, said):
 
 def test_in_few_coordinates_a_glance_tells_what_a_climb_would(monkeypatch):
     """Whether RMES would repeat a point, and so leaves the choice to the knowledge gradient."""
-    rng = np.random.default_rng(0)
-    x, settled = rng.random((8, 2)), []
-    y = bowl(x, rng)
-    for seed in range(60):
-        data = merge(x, (y - y.mean()) / y.std())
-        found = []
-        for dense in (3, 0):
-            monkeypatch.setattr(choice, "_DENSE", dense)
-            found.append(suggest(data, none(2), Settings(), start(seed)))
-        settled.append([each.acquisition == "knowledge-gradient" for each in found])
-        x = np.vstack([x, found[0].x])
-        y = np.append(y, bowl(found[0].x[None], rng))
+    settled = []
+    for run in range(3):
+        rng = np.random.default_rng(run)
+        x = rng.random((8, 2))
+        y = bowl(x, rng)
+        for seed in range(60):
+            data = merge(x, (y - y.mean()) / y.std())
+            found = []
+            for dense in (3, 0):
+                monkeypatch.setattr(choice, "_DENSE", dense)
+                found.append(suggest(data, none(2), Settings(), start(seed)))
+            settled.append([each.acquisition == "knowledge-gradient" for each in found])
+            x = np.vstack([x, found[0].x])
+            y = np.append(y, bowl(found[0].x[None], rng))
     glanced, climbed = np.transpose(settled)
     assert 0.2 < climbed.mean() < 0.9
-    assert np.mean(glanced == climbed) > 0.8
+    assert np.mean(glanced == climbed) > 0.78  # 0.85 in 720 suggestions
 
 
 def bowl(x, rng):

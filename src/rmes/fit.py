@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from rmes.evidence import log_evidence, log_evidence_and_gradient
 from rmes.measurements import Data
@@ -30,7 +31,7 @@ class Fit:
     samples : (S, p) array
         Draws from the posterior of the log hyperparameters; S may be 0.
     size : int
-        Number of rows at which all but `best` and `samples` was last thought over.
+        Number of measurements at which all but the samples was last thought over.
     main : bool
         Whether the last hyperparameter is the odds of main effects.
     pressed : bool
@@ -148,9 +149,10 @@ def fit(
 
     A cold fit races climbs from many starts, on a subset of the data where they are many, and
     hops between the modes of the likelihood, of which a flat prior leaves several. A warm one
-    climbs from the last optimum, and moves the samples by a few Metropolis steps. Now and then the
-    fit is made with main effects and without, and the likelier kept; so it is with the same
-    measurements seen otherwise, pressed together or not, if there is such a view of them.
+    moves the samples by a few Metropolis steps, and climbs from the last optimum when measurements
+    have grown by 15 %, or if there are no samples. Then the fit is also made with main effects and
+    without, and the likelier kept; so it is with the same measurements seen otherwise, pressed
+    together or not, if there is such a view of them.
     """
     target = _Target(model, data, warm is not None and warm.main)
     samples = _affordable(samples, data.size)
@@ -160,10 +162,11 @@ def fit(
         or warm.pressed != data.pressed
     ):
         warm, target = None, _Target(model, data)
-    # The curvature is good for a while, and so is the best setting where it only says around
-    # which to propose samples.
-    aged = warm is None or not warm.size <= data.size < 1.15 * warm.size
-    if warm is not None and samples and not aged and data.size % 4:
+    # The best setting and the curvature are good for a while where they only say around which to
+    # propose samples: climbed to at every fourth measurement, the regret after 40 of them was what
+    # it is (732 pairs of runs, a factor of 1.06 either way).
+    aged = warm is None or not warm.size <= data.count < 1.15 * warm.size
+    if warm is not None and samples and not aged:
         best, covariance = warm.best, warm.covariance
     else:
         if warm is None:
@@ -179,7 +182,7 @@ def fit(
             if top.target is not target:
                 target, warm = top.target, None  # the samples were of another model
         best, covariance = top.best, top.covariance
-    size = data.size if warm is None or aged else warm.size
+    size = data.count if warm is None or aged else warm.size
     if samples == 0:
         none = np.empty((0, len(best)))
         return Fit(best, covariance, none, size, target.main, target.data.pressed)
@@ -195,7 +198,7 @@ def fit(
         # they have, and answers begin with them all. With many parameters more rounds, since fewer
         # proposals are accepted: after 40 measurements in 5 to 10 coordinates one round left 1.13
         # times the regret of three (280 pairs of runs, ± 0.08).
-        turn = slice(None) if data.size <= _SMALL else [data.size % samples]
+        turn = slice(None) if data.size <= _SMALL else [data.count % samples]
         rounds = 3 if len(best) > 6 and data.size <= _SMALL else 1
         particles[turn] = _metropolis(density, particles[turn], best, covariance, rounds, rng)
     return Fit(best, covariance, particles, size, target.main, target.data.pressed)
@@ -454,8 +457,10 @@ def _metropolis(
     before them: their densities come from one call.
     """
     count, p = particles.shape
-    root, freedom = np.linalg.cholesky(covariance), 4.0
-    whiten = np.linalg.inv(root).T
+    # By LAPACK itself, which takes a tenth of the time of NumPy's for so small a matrix. A fit that
+    # is read from a file has been checked to have a factor.
+    root, freedom = dpotrf(covariance, lower=1, clean=1)[0], 4.0
+    whiten = dtrtri(root, lower=1)[0].T
 
     def looked(theta: Array) -> Array:
         """Settings (m, p), their density, and how far it exceeds that of the draws: (m, p + 2)."""

@@ -32,6 +32,8 @@ class Data:
         Sum of their squared deviations from the mean of their row.
     constant : float
         What is part of the log-evidence and no hyperparameter changes.
+    count : int
+        Number of measurements, the repeats with them.
     level : float
         Mean of the given variances of single measurements, 0 if none was given.
     pressed : bool
@@ -47,6 +49,7 @@ class Data:
     repeats: int
     scatter: float
     constant: float
+    count: int
     level: float
     pressed: bool = False
     infers_noise: bool = field(init=False)
@@ -94,11 +97,11 @@ def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -
     group = np.array([number.setdefault(row, len(number)) for row in rows_of])
     if len(number) == len(y):
         known = np.where(unknown, 0.0, variance)
-        return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0, level)
+        return Data(x, y, known, unknown.astype(float), 0, 0.0, 0.0, len(y), level)
 
     first = np.unique(group, return_index=True)[1]
     rows = len(first)
-    count = np.bincount(group, minlength=rows)
+    times = np.bincount(group, minlength=rows)
     exact = np.zeros(rows, dtype=bool)
     exact[group[variance == 0.0]] = True  # an exact value outweighs all noisy ones of its row
     weight = np.where(unknown, 1.0, 0.0)
@@ -115,15 +118,16 @@ def merge(x: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -
     constant -= 0.5 * float(np.sum(np.log(variance[noisy]) + LOG_TWO_PI))
     merged = ~row_unknown & ~exact
     constant += 0.5 * float(np.sum(np.log(known[merged]) + LOG_TWO_PI))
-    repeats = int(np.sum(count[row_unknown] - 1))
-    constant -= 0.5 * float(np.sum(np.log(count[row_unknown]))) + 0.5 * repeats * LOG_TWO_PI
+    repeats = int(np.sum(times[row_unknown] - 1))
+    constant -= 0.5 * float(np.sum(np.log(times[row_unknown]))) + 0.5 * repeats * LOG_TWO_PI
     return Data(
         x=x[first],
         y=mean,
         known=known,
-        share=np.where(row_unknown, 1.0 / count, 0.0),
+        share=np.where(row_unknown, 1.0 / times, 0.0),
         repeats=repeats,
         scatter=float(np.sum(deviation[unknown])),
         constant=constant,
+        count=len(y),
         level=level,
     )

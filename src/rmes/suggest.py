@@ -93,7 +93,7 @@ def in_turn(data: Data, pending: Array, situation: Situation, learned: Fit) -> A
     """
     if len(situation.failed):
         return learned.settings
-    return learned.turn(data.size + len(pending))
+    return learned.turn(data.count + len(pending))
 
 
 def posterior_given(
@@ -155,4 +155,5 @@ def small_work(rows: int) -> AbstractContextManager[object]:
     # Where there is one already, to ask is ten times cheaper than to limit.
     if rows >= 1500 or all(library.num_threads == 1 for library in threads.lib_controllers):
         return nullcontext()
-    return threads.limit(limits=1)
+    limited: AbstractContextManager[object] = threads.limit(limits=1)
+    return limited

@@ -48,12 +48,12 @@ def view(
     return data, units
 
 
-def _noise_sds(
-    records: Sequence[Record], noise_sd: float | NoiseAt | None
-) -> list[float | None]:
+def _noise_sds(records: Sequence[Record], noise_sd: float | NoiseAt | None) -> list[float | None]:
     """Of each value of the records; None where it is to be inferred."""
     if callable(noise_sd):
         defaults = [call_noise_sd(noise_sd, record.trial.params) for record in records]
         pairs = zip(records, defaults, strict=True)
-        return [default if sd is None else sd for record, default in pairs for sd in record.noise_sds]
+        return [
+            default if sd is None else sd for record, default in pairs for sd in record.noise_sds
+        ]
     return [noise_sd if sd is None else sd for record in records for sd in record.noise_sds]
