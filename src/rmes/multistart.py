@@ -8,7 +8,7 @@ data, one vectorised round costs hardly more than one point, which is where the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,17 +48,19 @@ class Climb:
 
 def space_filling(count: int, dimensions: int, rng: np.random.Generator) -> Array:
     """Well-spread points (count, dimensions) in [0, 1)ᵈ: a Kronecker sequence, randomly shifted."""
-    points = np.arange(1, count + 1)[:, None] * _kronecker(dimensions) + rng.random(dimensions)
-    return np.asarray(points - np.floor(points), dtype=float)
+    points = _kronecker(count, dimensions) + rng.random(dimensions)
+    points -= np.floor(points)
+    return points
 
 
-@cache
-def _kronecker(dimensions: int) -> Array:
-    """Its steps (dimensions,): powers of the root of t^(d+1) = t + 1, a golden ratio for d."""
+@lru_cache(maxsize=32)
+def _kronecker(count: int, dimensions: int) -> Array:
+    """Multiples of its steps: powers of the root of t^(d+1) = t + 1, a golden ratio for d."""
     root = 2.0
     for _ in range(40):
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
-    return np.asarray(root ** -np.arange(1.0, dimensions + 1))
+    steps = root ** -np.arange(1.0, dimensions + 1)
+    return np.asarray(np.arange(1, count + 1)[:, None] * steps)
 
 
 def climb(
@@ -122,14 +124,13 @@ def climb(
             behind |= value + step * promise < best.value[leader]
             promise[behind] = 0.0
         live = promise > tolerance
+        if not live.any():
+            break
         if not live.all():
-            rest = ~live
-            best.curvature[rows[rest]] = inverse[rest]
+            best.curvature[rows] = inverse
             rows, x, value, gradient = rows[live], x[live], value[live], gradient[live]
             inverse, scale, fresh = inverse[live], scale[live], fresh[live]
             direction, step = direction[live], step[live]
-            if not len(rows):
-                break
         trial = x + step[:, None] * direction
         np.minimum(np.maximum(trial, 0.0, out=trial), 1.0, out=trial)
         moved = trial - x

@@ -167,7 +167,7 @@ class Optimizer:
             x = self._space_filling(number)
             return self._add(self.space.decode(x), x, f"space-filling point {number + 1}")
 
-        with small_work(self._told()):
+        with small_work(len(measured)):
             known = self._learn()
             data, learned = known.data, known.fit
             pending = self._points([r for r in self._records if r.pending])
@@ -175,7 +175,7 @@ class Optimizer:
             theta = in_turn(data, pending, situation, learned)
             posterior = posterior_given(data, pending, self._model, theta, situation.noise_at)
             found = choose(data, posterior, pending, situation, self.settings, rng, learned)
-        self._fit, self._fitted = learned, self._told()
+        self._fit, self._fitted = learned, data.count
         x, reason = found.x, _reason(found, known.units)
         if found.repeats is not None:
             original = next(r for r in measured if np.array_equal(r.x, x))
@@ -501,14 +501,15 @@ class Optimizer:
         Neither asking, nor answering, nor failed trials change it.
         """
         if self._known is None:
-            if not self._told():
+            told = self._told()
+            if not told:
                 raise ValueError("nothing has been measured yet: tell a value first")
             learned = self._fit
             pressed = learned is not None and learned.pressed
             data, units = self._data(pressed)
             with small_work(data.size):
-                if learned is None or self._fitted != self._told():
-                    rng = np.random.default_rng([self.seed, 4, self._told()])
+                if learned is None or self._fitted != told:
+                    rng = np.random.default_rng([self.seed, 4, told])
                     learned = fit(
                         self._model,
                         data,

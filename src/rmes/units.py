@@ -73,8 +73,10 @@ class Units:
         inside = signed
         if reach > 0.0:
             inside = _within(signed, first - reach, third + reach)
-        center = float(np.mean(inside))
-        scale = float(np.std(inside)) or float(np.ptp(inside))  # squares of tiny differences are 0
+        center = float(np.add.reduce(inside) / len(inside))
+        offset = inside - center
+        scale = float(np.sqrt(np.add.reduce(offset * offset) / len(inside)))
+        scale = scale or float(np.ptp(inside))  # squares of tiny differences are 0
         if not scale > 1e-12 * abs(center):
             scale = noise or abs(center) or 1.0  # all values are equal; any scale will do
         # The last: differences too small to divide the others by are none.
