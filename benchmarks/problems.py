@@ -86,6 +86,14 @@ def all_names() -> list[str]:
     return [*CLASSIC, *bbob, *(f"hpo-{name}" for name in TABLES), *OTHERS, *FRESH]
 
 
+def dimensions_of(name: str) -> int:
+    """The number of its coordinates, without making the problem where that takes a while."""
+    if name.startswith("bbob-"):
+        return int(name.rpartition("-")[2])
+    known = (CLASSIC | OTHERS | FRESH).get(name)
+    return known[0] if known else problem(name).dimensions
+
+
 def noises_of(name: str, wanted: tuple[float | str, ...]) -> list[float | str]:
     """Which of the wanted noises the problem can have: tables have their own and nothing else."""
     is_table = name.startswith("hpo-")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from peers import TOOLS
-from problems import CLASSIC, FRESH, OTHERS, TABLE, Function, all_names
+from problems import CLASSIC, FRESH, OTHERS, TABLE, Function, all_names, dimensions_of
 from ranking import (
     SEEDS,
     Array,
@@ -240,27 +240,48 @@ def loss_table(rows: list[Row], budget: int, measure: str) -> list[str]:
 
 
 def cost_table(rows: list[Row]) -> str:
-    """Time, memory and repeats; times are of runs on the kind of processor that ours ran on."""
-    head = ["tool", "runs", "failed", "timed", "s per suggestion", "CPU s per suggestion"]
-    lines = [[*head, "peak MB", "repeats"]]
-    newest = max(rows, key=lambda row: (row["tool"] == OURS, row["date"]))
+    """Runs, failures, memory and repeats of each tool."""
+    lines = [["tool", "runs", "failed", "peak MB", "repeats"]]
     for tool in tools_in(rows):
         mine = [row for row in rows if row["tool"] == tool]
         good = [row for row in mine if "error" not in row]
-        timed = [row for row in good if row["cpu_model"] == newest["cpu_model"]]
-        times = [
-            f"{np.median([row[what][0] for row in timed]):.3f}" if timed else "–"
-            for what in ("seconds", "cpu_seconds")
-        ]
         rest = ["–", "–"]
         if good:
             rest = [
                 f"{np.median([row['peak_mb'] for row in good]):.0f}",
                 f"{np.mean([row['repeats'] for row in good]):.1f}",
             ]
-        counts = [len(mine), len(mine) - len(good), len(timed)]
-        lines.append([tool, *map(str, counts), *times, *rest])
+        lines.append([tool, str(len(mine)), str(len(mine) - len(good)), *rest])
     return table(lines)
+
+
+def time_table(rows: list[Row]) -> str:
+    """CPU time of a suggestion over ours, for pairs of runs that one kind of processor made."""
+    good = [row for row in rows if "error" not in row]
+    ours = {timed_as(row): row["cpu_seconds"][0] for row in good if row["tool"] == OURS}
+    found: dict[tuple[int, int], dict[str, list[float]]] = {}
+    for row in good:
+        mine = ours.get(timed_as(row))
+        if mine is not None:
+            size = row["budget"], dimensions_of(row["problem"])
+            times = found.setdefault(size, {}).setdefault(row["tool"], [])
+            times.append(1e3 * mine if row["tool"] == OURS else row["cpu_seconds"][0] / mine)
+    peers = [tool for tool in tools_in(rows) if any(tool in each for each in found.values())]
+    peers = [tool for tool in peers if not tool.startswith(OURS) and tool != "random"]
+    lines = [["measurements", "d", "rmes, ms", *peers]]
+    for (budget, d), times in sorted(found.items()):
+        if any(tool in times for tool in peers):
+            line = [str(budget), str(d), f"{np.median(times[OURS]):.1f}"]
+            for tool in peers:
+                ratios = times.get(tool)
+                line.append(f"×{np.median(ratios):.1f} ({len(ratios)})" if ratios else "–")
+            lines.append(line)
+    return table(lines)
+
+
+def timed_as(row: Row) -> tuple:
+    """What two runs have in common whose times may be compared."""
+    return row["problem"], row["noise"], row["seed"], row["budget"], row["cpu_model"]
 
 
 def regret_table(rows: list[Row], budget: int) -> str:
@@ -325,9 +346,10 @@ def tables(rows: list[Row]) -> str:
             ]
     parts += [
         "## Time, memory, failures",
-        "Times are medians over the runs that were made on the kind of processor that ours were "
-        "made on; how many is in the column `timed`.",
         cost_table(every),
+        "CPU time of a suggestion over ours: the median over pairs of runs of the same problem, "
+        "noise, seed and budget on the same kind of processor, in brackets how many; and ours.",
+        time_table(every),
     ]
     return "\n\n".join(parts)
 

@@ -249,13 +249,16 @@ def test_functions_added_later_are_ranked_apart():
     assert "| rmes   | 2.00" in others
 
 
-def test_times_are_compared_on_one_kind_of_processor():
-    rows = [row("rmes", 0, 1.0), row("random", 0, 1.0, seconds=[0.3, 3.0])]
-    rows.append(row("random", 1, 1.0, seconds=[0.7, 7.0], cpu_model="another", date="2026-02-01"))
+def test_times_are_compared_in_pairs_on_one_kind_of_processor():
+    rows = [row("rmes", seed, 1.0) for seed in range(3)]
+    rows += [row("optuna-gp", seed, 1.0, cpu_seconds=[0.1 * (2 + seed), 9.0]) for seed in range(3)]
     rows.append(row("optuna-tpe", 0, 1.0, cpu_model="another"))
-    cells = [line.split("|")[1:-1] for line in regret_page.cost_table(rows).splitlines()[2:]]
-    timed = {cell[0].strip(): (cell[3].strip(), cell[4].strip()) for cell in cells}
-    assert timed == {"rmes": ("1", "0.100"), "random": ("1", "0.300"), "optuna-tpe": ("0", "–")}
+    head, _, *lines = regret_page.time_table(rows).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (head, *lines)]
+    assert cells == [
+        ["measurements", "d", "rmes, ms", "optuna-gp"],
+        ["40", "2", "100.0", "×3.0 (3)"],
+    ]
 
 
 # Resuming.
