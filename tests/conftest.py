@@ -1,4 +1,5 @@
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,10 +42,18 @@ def problem(rng):
     return x, y
 
 
+SETTINGS = np.array([[-0.5, 0.3, 0.1, 0.2, -3.0], [-1.0, -0.2, 0.5, -0.3, -2.0]])
+
+
 @pytest.fixture(params=[False, True], ids=["plain", "main-effects"])
 def posterior(problem, kernel, request):
     """Two settings of the hyperparameters, given the problem's data."""
-    theta = np.array([[-0.5, 0.3, 0.1, 0.2, -3.0], [-1.0, -0.2, 0.5, -0.3, -2.0]])
-    if request.param:
-        theta = np.column_stack([theta, [-0.7, 1.5]])
+    theta = np.column_stack([SETTINGS, [-0.7, 1.5]]) if request.param else SETTINGS
     return gp.posterior(Model(kernel), merge(*problem), theta)
+
+
+@pytest.fixture
+def grainy(problem, kernel):
+    """The same, where each point differs from a smooth function for itself."""
+    theta = np.column_stack([SETTINGS, [-2.5, -1.0]])
+    return gp.posterior(Model(kernel), replace(merge(*problem), grainy=True), theta)

@@ -263,6 +263,19 @@ def test_avoiding_failures_lowers_the_value_there_and_keeps_the_gradient(
     assert np.all(success(failed)[0] < success(far)[0])
 
 
+def test_a_point_next_to_a_measured_one_is_not_new(rng):
+    measured, reach = rng.random((6, 3)), np.array([0.1, 0.2, 0.05])
+    novelty = criteria.log_novelty(reach, measured)
+    assert_gradient(novelty, rng.random((40, 3)), 1e-5, 1e-7)
+    there, gradient = novelty(measured)
+    assert np.all(there < -20.0)
+    assert np.isfinite(there).all()
+    assert np.isfinite(gradient).all()
+    np.testing.assert_allclose(novelty(np.full((1, 3), 9.0))[0], 0.0, atol=1e-15)
+    one = novelty(measured[:1] + np.array([[0.0, 0.1, 0.0]]))[0]
+    assert one[0] <= np.log(-np.expm1(-0.25)) + 1e-12
+
+
 def test_without_failures_nothing_is_avoided(posterior, drawn):
     plain = composed("rmes", posterior, drawn)
     assert criteria.avoiding(plain, "rmes", None) is plain

@@ -29,7 +29,7 @@ def choose(data, posterior, rng, acquisition, situation=None):
 
 def exact(found, data):
     """Log RMES as a function of x, for the posterior and the draws of a suggestion."""
-    noise = suggest.new_noise(data, found.posterior, None)
+    noise = suggest.unexplained(data, found.posterior, None)
     return acquire("rmes", found.posterior, noise, found.maxima, data.size)
 
 
@@ -90,7 +90,7 @@ def test_the_sampled_estimate_agrees_with_the_exact_value(rng):
 def test_central_differences_of_the_sampled_function(rng):
     data, posterior = example(rng)
     found = choose(data, posterior, rng, "rmes")
-    noise = suggest.new_noise(data, posterior, None)
+    noise = suggest.unexplained(data, posterior, None)
 
     def fixed(x):  # the same ν at every call
         same = np.random.default_rng(3)
@@ -158,6 +158,6 @@ def test_measurements_without_noise_are_no_obstacle(rng):
 
 def test_adam_has_no_function_to_evaluate(rng):
     data, posterior = example(rng)
-    noise = suggest.new_noise(data, posterior, None)
+    noise = suggest.unexplained(data, posterior, None)
     with pytest.raises(ValueError, match="random estimates"):
         acquire("rmes-adam", posterior, noise, None, data.size)

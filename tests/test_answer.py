@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,34 @@ def test_probability_within_counts_the_draws():
         "The true optimum is between 0 and 1 (90 % sure); the recommendation is expected to be "
         "0.2 away from it. The next measurement can tell 0.01 nats about the best value."
     )
+
+
+def test_a_belief_of_a_measured_point_knows_its_grain(grainy, rng):
+    new = rng.random((3, 3))
+    means, variances = grainy.predict(new)
+    for k, belief in enumerate(believe(grainy, new)):
+        variance = (variances[:, k] + grainy.grain).mean() + means[:, k].var()
+        assert belief.mean == pytest.approx(means[:, k].mean())
+        assert belief.sd == pytest.approx(np.sqrt(variance))
+    means, variances = grainy.values_at_data()
+    for k, belief in enumerate(believe(grainy, grainy.x)):
+        assert belief.mean == pytest.approx(means[:, k].mean())
+        assert belief.sd == pytest.approx(np.sqrt(variances[:, k].mean() + means[:, k].var()))
+
+
+def test_the_best_measured_point_is_the_best_with_its_grain(grainy):
+    best = best_measured(grainy)
+    means = grainy.values_at_data()[0].mean(axis=0)
+    np.testing.assert_array_equal(best.x, grainy.x[np.argmax(means)])
+    assert best.mean == pytest.approx(means.max())
+
+
+def test_prospects_with_grain_are_draws_of_what_is_behind_the_noise(grainy, rng):
+    for x in (grainy.x[7], np.array([0.3, 0.6, 0.2])):  # measured, and not
+        drawn = prospects(grainy, x, Domain(3), 4000, rng)
+        belief = believe(grainy, x[None])[0]
+        assert drawn.here.mean() == pytest.approx(belief.mean, abs=0.1 * belief.sd)
+        assert drawn.here.std() == pytest.approx(belief.sd, rel=0.1)
+        assert np.all(drawn.maximum >= drawn.here)
+    smooth = replace(grainy, grain=np.zeros(2))
+    assert drawn.maximum.mean() > prospects(smooth, x, Domain(3), 400, rng).maximum.mean() + 0.5

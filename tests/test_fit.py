@@ -312,8 +312,85 @@ def test_a_saved_fit_is_the_same():
     assert Fit.from_json(replace(found, pressed=True).to_json()).pressed
     for name in ("best", "covariance", "samples"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    new = ("main", "pressed")
+    new = ("main", "pressed", "grainy")
     before = {key: value for key, value in found.to_json().items() if key not in new}
     read = Fit.from_json(before)  # as older versions wrote it
     assert not read.main
     assert not read.pressed
+    assert not read.grainy
+
+
+def rippled(seed, ripple, noise, repeats=4):
+    """A saddle with ripples too short to be resolved, at 30 points, some of them measured twice."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((30, 2))
+    f = 4.0 * (x[:, 0] - 0.5) * (x[:, 1] - 0.5) + ripple * np.sin(1e4 * x[:, 0])
+    f, x = np.append(f, f[:repeats]), np.vstack([x, x[:repeats]])
+    y = f + noise * rng.standard_normal(len(f))
+    return x, (y - y.mean()) / y.std()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ripples_are_told_from_noise_by_repeats(seed):
+    rng, model = np.random.default_rng(seed), Model()
+    x, y = rippled(seed, 0.5, 0.02)
+    found = fit(model, merge(x, y), rng, 4)
+    assert found.grainy
+    assert found.samples.shape == (4, 5)
+    noise, grain = np.exp(found.best[3:])
+    assert grain > 10 * noise
+    assert not fit(model, merge(x[:30], y[:30]), rng, 4).grainy  # nothing is measured twice
+    assert not fit(replace(model, grain=None), merge(x, y), rng, 4).grainy
+    assert not fit(model, merge(x, y, 0.1), rng, 4).grainy  # all noise is known
+    x, y = rippled(seed, 0.02, 0.4)
+    assert not fit(model, merge(x, y), rng, 4).grainy
+
+
+def test_a_warm_fit_changes_its_mind_about_grain():
+    rng, model = np.random.default_rng(0), Model()
+    ripples, noise = rippled(0, 0.5, 0.02, 12), rippled(0, 0.02, 0.4, 12)
+    for first, second in ((ripples, noise), (noise, ripples)):
+        early = fit(model, merge(first[0][:34], first[1][:34]), rng, 4)
+        assert early.grainy == (first is ripples)
+        late = fit(model, merge(*second), rng, 4, early)
+        assert late.grainy == (second is ripples)
+        assert late.samples.shape == (4, len(late.best))
+        again = fit(model, merge(*second), rng, 4, late)  # nothing new: it stays
+        assert again.grainy == late.grainy
+
+
+def test_what_is_no_noise_may_be_a_shorter_wave():
+    """A wave that passed for noise is seen when two points that are measured again agree."""
+    rng = np.random.default_rng(1)
+    x = rng.random((40, 1))
+    y = np.sqrt(2.0) * np.sin(30.0 * x[:, 0])
+    data = merge(np.vstack([x, x[:2]]), np.append(y, y[:2]))
+    noise = np.log([2.0, 0.5, 0.9])
+    blurred = Fit(noise, 0.1 * np.eye(3), np.tile(noise, (4, 1)), 30)
+    found = fit(Model(), data, rng, 4, blurred)
+    assert not found.grainy
+    for theta in (found.best, *found.samples):
+        assert theta[0] < np.log(0.3)
+        assert theta[2] < np.log(0.01)
+
+
+def test_a_fit_with_grain_is_no_start_for_a_model_without():
+    x, y = rippled(0, 0.5, 0.02)
+    learned = fit(Model(), merge(x, y), np.random.default_rng(0), 4)
+    for model, data in (
+        (Model(grain=None), merge(x, y)),
+        (Model(), merge(x, y, 0.1)),
+    ):
+        after = fit(model, data, np.random.default_rng(1), 4, learned)
+        cold = fit(model, data, np.random.default_rng(1), 4)
+        np.testing.assert_array_equal(after.samples, cold.samples)
+        assert not after.grainy
+
+
+def test_data_are_seen_as_they_were_learnt_from():
+    data = merge(*rippled(0, 0.5, 0.02))
+    learned = fit(Model(), data, np.random.default_rng(0), 4)
+    assert learned.seen(data).grainy
+    assert not data.grainy
+    assert learned.seen(learned.seen(data)) is not data
+    assert Fit.from_json(learned.to_json()).grainy

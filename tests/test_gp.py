@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -5,6 +7,7 @@ from scipy import stats
 from gradients import assert_gradient
 from rmes import gp
 from rmes.evidence import log_evidence
+from rmes.kernels import squared_distances
 from rmes.measurements import merge
 from rmes.model import Model
 from scikit_learn import THETA, process
@@ -142,3 +145,39 @@ def test_moments_at_the_data_need_no_prediction(posterior):
     np.testing.assert_allclose(posterior.mean_at_data(), mean, rtol=1e-9, atol=1e-12)
     rows = np.array([3, 0, 11])
     np.testing.assert_allclose(posterior.variance_at_data(rows), variance[:, rows], rtol=1e-7)
+
+
+def test_values_behind_the_noise_are_process_and_grain(problem, grainy, kernel):
+    """Against all 28 points' values and their measurements as one normal distribution."""
+    x, y = problem
+    mean, variance = grainy.values_at_data()
+    same = np.all(x[:, None] == grainy.x, axis=2).astype(float)  # measurements, points
+    for s, length in enumerate(grainy.length_scales):
+        z = grainy.x / length
+        points = grainy.signal_variance[s] * kernel.value(squared_distances(z, z)) + 1.0
+        points += grainy.grain[s] * np.eye(len(z))
+        cross = same @ points
+        measured = cross @ same.T + grainy.noise_variance[s] * np.eye(len(x))
+        gain = np.linalg.solve(measured, cross).T
+        np.testing.assert_allclose(mean[s], gain @ y, rtol=1e-8)
+        expected = np.diag(points - gain @ cross)
+        np.testing.assert_allclose(variance[s], expected, rtol=1e-7)
+
+
+def test_without_grain_values_are_those_of_the_process(posterior):
+    mean, variance = posterior.values_at_data()
+    np.testing.assert_array_equal(mean, posterior.mean_at_data())
+    np.testing.assert_array_equal(variance, posterior.variance_at_data(np.arange(28)))
+
+
+def test_conditioning_keeps_the_grain(problem, rng):
+    x, y = problem
+    theta = np.append(THETA, -2.0)[None]
+    extra, values = rng.random((4, 3)), rng.normal(size=4)
+    before = gp.posterior(Model(), replace(merge(x, y), grainy=True), theta)
+    noise = before.noise_variance + before.grain
+    after = before.condition(extra, values, np.full(4, noise))
+    together = merge(np.vstack([x, extra]), np.append(y, values))
+    rebuilt = gp.posterior(Model(), replace(together, grainy=True), theta)
+    for a, b in zip(after.values_at_data(), rebuilt.values_at_data(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8)

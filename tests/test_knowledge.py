@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,3 +137,67 @@ def test_where_everything_is_known_nothing_is_gained(known):
     exact = model.condition(places, model.predict(places)[0], np.zeros(len(places)))
     gain = knowledge(exact, noise, places)(places)[0]
     assert np.all(gain < np.log(1e-3))
+
+
+# ------------------------------------------------------------------ where points have grain
+
+
+@pytest.fixture
+def rippled(grainy):
+    """A posterior with grain, what a new point differs from it by, and places for an answer."""
+    places = np.random.default_rng(3).random((200, 3))
+    places = places[np.argsort(-grainy.predict(places)[0].mean(axis=0))[:9]]
+    new = (grainy.noise_variance + grainy.grain)[:, None]
+    return grainy, lambda x: np.repeat(new, len(x), axis=1), places
+
+
+def test_a_new_point_may_be_a_better_answer_than_its_neighbourhood(problem, rng):
+    """Joint draws of all values and of the measurement, and the best answer given each."""
+    x, y = problem
+    data = replace(merge(x, (y - y.mean()) / y.std()), grainy=True)
+    model = posterior(Model(), data, np.log([[0.5, 0.7, 1.0, 1.0, 0.05, 0.3]]))
+    noise, grain = float(model.noise_variance[0]), float(model.grain[0])
+    places, here = rng.random((9, 3)), rng.random((4, 3))
+    new = noise + grain
+    value, _ = knowledge(model, lambda x: np.full((1, len(x)), new), places)(here)
+    measured = model.values_at_data()[0].max()
+    nodes = norm.ppf((np.arange(200_000) + 0.5) / 200_000)
+    for point, gain in zip(here, np.exp(value), strict=True):
+        mean, covariance = (moment[0] for moment in model.joint(np.vstack([places, point])))
+        slope = covariance[-1].copy()
+        slope[-1] += grain  # what is behind the noise here, less what is expected of it
+        slope /= np.sqrt(covariance[-1, -1] + new)
+        lines = np.max(mean + slope * nodes[:, None], axis=1)
+        rise = np.maximum(lines, measured).mean() - max(measured, mean.max())
+        assert gain == pytest.approx(rise, rel=1e-3, abs=1e-6)
+
+
+def test_another_measurement_of_a_row_tells_how_good_it_is(rippled, rng):
+    """The model is conditioned on draws of that measurement."""
+    model, noise, places = rippled
+    level = model.noise_variance[:, None] * np.ones(len(model.x))
+    gain = np.exp(knowledge(model, noise, places).repeated(level))
+    means, variances = model.values_at_data()
+    elsewhere = model.predict(places)[0].mean(axis=0).max()
+    z = norm.ppf((np.arange(20_000) + 0.5) / 20_000)[:, None]
+    for row in np.argsort(-gain)[:5]:
+        weight = variances[:, row] / (variances[:, row] + model.noise_variance)
+        spread = np.sqrt(variances[:, row] + model.noise_variance)
+        after = np.mean(means[:, row] + weight * spread * z, axis=1)
+        others = max(elsewhere, np.delete(means.mean(axis=0), row).max())
+        before = max(others, means[:, row].mean())
+        assert gain[row] == pytest.approx(np.mean(np.maximum(after, others)) - before, rel=2e-3)
+
+
+def test_with_grain_the_gradient_is_that_of_the_value(rippled, rng):
+    assert_gradient(knowledge(*rippled), 0.05 + 0.9 * rng.random((8, 3)))
+
+
+def test_with_grain_a_look_ranks_points_as_the_function_does(rippled):
+    model, _, _ = rippled
+    function = knowledge(*rippled)
+    x = np.random.default_rng(5).random((300, 3))
+    value, looked = function(x)[0], function.screen(x, model.screen(x))
+    best = np.argsort(-value)[:20]
+    assert np.max(np.abs(looked[best] - value[best])) < 0.5
+    assert value[np.argmax(looked)] > value.max() - 0.3

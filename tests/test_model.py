@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -30,6 +32,10 @@ def test_the_log_prior_is_that_normal_density(problem, rng):
     density = stats.multivariate_normal(mean, np.linalg.inv(precision))
     expected = density.logpdf(theta) - density.logpdf(mean)
     np.testing.assert_allclose(log_prior(Model(), data, theta)[0], expected)
+    grainy = replace(data, grainy=True)
+    both = np.column_stack([theta, theta[:, -1:] + 0.7])  # grain has the prior of noise
+    extra = 0.5 * ((both[:, -1] - np.log(0.03)) / 2.0) ** 2
+    np.testing.assert_allclose(log_prior(Model(), grainy, both)[0], expected - extra)
     value, gradient = log_prior(Model.paper(MATERN52), data, theta)
     assert not value.any()
     assert not gradient.any()

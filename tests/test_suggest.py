@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -332,3 +333,52 @@ def test_in_few_coordinates_a_glance_tells_what_a_climb_would(monkeypatch):
 def bowl(x, rng):
     """Measurements of a function with its top at (0.6, 0.3)."""
     return -np.sum((x - [0.6, 0.3]) ** 2, axis=1) + 0.05 * rng.standard_normal(len(x))
+
+
+def rippled(rows, noise, rng, wave=1e4):
+    """A bowl whose ripples no 40 points resolve, seen with little noise of its own."""
+    x = rng.random((rows, 2))
+    f = -3.0 * np.sum((x - 0.4) ** 2, axis=1) + 0.6 * np.sin(wave * x[:, 0])
+    y = f + noise * rng.standard_normal(rows)
+    return x, (y - y.mean()) / y.std()
+
+
+def test_the_best_value_is_measured_once_more_where_much_may_be_noise():
+    rng = np.random.default_rng(1)
+    x, y = rippled(25, 0.05, rng)
+    best = int(np.argmax(y))
+
+    def chosen(data, pending=None, settings=QUICK):
+        pending = none(2) if pending is None else pending
+        return suggest(data, pending, settings, start()).acquisition
+
+    found = suggest(merge(x, y), none(2), QUICK, start())
+    assert found.acquisition == "check"
+    assert found.repeats == best
+    np.testing.assert_array_equal(found.x, x[best])
+    assert chosen(merge(x, y), pending=x[[best]]) != "check"  # it is being measured
+    assert chosen(merge(x[:15], y[:15])) != "check"  # too early
+    assert chosen(merge(np.vstack([x, x[:1]]), np.append(y, y[0]))) != "check"  # there is a repeat
+    assert chosen(merge(x, y, 0.05)) != "check"  # the noise is known
+    for other in ({"repeats": False}, {"settle": False}):
+        assert chosen(merge(x, y), settings=replace(QUICK, **other)) != "check"
+    smooth = -3.0 * np.sum((x - 0.4) ** 2, axis=1)
+    assert chosen(merge(x, smooth)) != "check"
+
+
+def test_ripples_are_searched_for_better_ones_at_new_points():
+    """One place is not measured again and again, though its neighbourhood looks best."""
+    rng = np.random.default_rng(2)
+    x, y = rippled(30, 0.02, rng)
+    x, y = np.vstack([x, x[:4]]), np.append(y, y[:4])
+    warm, repeats = None, 0
+    for _ in range(10):
+        data = merge(x, y)
+        found = suggest(data, none(2), Settings(), start(len(y)), warm=warm)
+        assert found.posterior.grainy
+        warm, repeats = found.fit, repeats + (found.repeats is not None)
+        gap = np.min(np.linalg.norm((x - found.x) / found.posterior.length_scales[0], axis=1))
+        assert gap == 0.0 or gap > 0.005
+        f = -3.0 * np.sum((found.x - 0.4) ** 2) + 0.6 * np.sin(1e4 * found.x[0])
+        x, y = np.vstack([x, found.x]), np.append(y, (f + 0.5) / 0.7)
+    assert repeats <= 3

@@ -28,9 +28,23 @@ class Belief:
 def believe(posterior: Posterior, x: Array) -> list[Belief]:
     """Beliefs at the points x (m, d): moments of the mixture over the settings."""
     means, variances = posterior.predict(x)
+    if posterior.grainy:
+        variances += posterior.grain[:, None]
+        which, rows = _rows(posterior, x)
+        known = posterior.values_at_data()
+        means[:, which], variances[:, which] = known[0][:, rows], known[1][:, rows]
     mean = means.mean(axis=0)
     sd = np.sqrt(variances.mean(axis=0) + means.var(axis=0))
     return [Belief(*row) for row in zip(x, mean.tolist(), sd.tolist(), strict=True)]
+
+
+def _rows(posterior: Posterior, x: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Which of the points x (m, d) have been measured, and in which rows of the data."""
+    row_of = {point.tobytes(): row for row, point in enumerate(posterior.x + 0.0)}
+    found = [(which, row_of.get(point.tobytes())) for which, point in enumerate(x + 0.0)]
+    pairs = np.array([pair for pair in found if pair[1] is not None], dtype=np.intp)
+    which, rows = pairs.reshape(-1, 2).T
+    return which, rows
 
 
 def _candidates(posterior: Posterior, domain: Domain, rng: np.random.Generator) -> Array:
@@ -74,8 +88,7 @@ def best_anywhere(
 
 def best_measured(posterior: Posterior) -> Belief:
     """Where the mean is largest among the measured points."""
-    row = int(np.argmax(posterior.predict(posterior.x)[0].mean(axis=0)))
-    return believe(posterior, posterior.x[[row]])[0]
+    return max(believe(posterior, posterior.x), key=lambda belief: belief.mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,4 +125,20 @@ def prospects(
         posterior, per_setting, np.vstack([candidates, x]), domain, rng, success=success
     )
     here = drawn.paths.values(x[None])[..., 0].ravel()
-    return Prospects(np.maximum(drawn.value.ravel(), here), here)
+    best = drawn.value.ravel()
+    if posterior.grainy:  # ripples have tops of their own: as many as there are points to look at
+        points = np.vstack([x, candidates])
+        values = _with_grain(posterior, points, drawn.paths.values(points), rng)
+        here, best = values[..., 0].ravel(), np.maximum(best, values.max(axis=-1).ravel())
+    return Prospects(np.maximum(best, here), here)
+
+
+def _with_grain(posterior: Posterior, x: Array, f: Array, rng: np.random.Generator) -> Array:
+    """Add draws of grain, given the data, to draws of f (S, P, m) at the points x (m, d)."""
+    grain = np.sqrt(posterior.grain)[:, None, None] * rng.standard_normal(f.shape)
+    which, rows = _rows(posterior, x)
+    noise = (posterior.row_noise - posterior.grain[:, None])[:, None, rows]
+    kept = posterior.grain[:, None, None] / (posterior.grain[:, None, None] + noise)
+    left = posterior.y[:, None, rows] - f[:, :, which]
+    grain[:, :, which] = kept * left + np.sqrt(1.0 - kept) * grain[:, :, which]
+    return f + grain

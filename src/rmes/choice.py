@@ -15,6 +15,7 @@ from rmes.criteria import (
     acquire,
     answers,
     avoiding,
+    log_novelty,
     log_success,
     roughly,
     screened,
@@ -50,7 +51,8 @@ class View:
     situation : Situation
     settings : Settings
     noise : callable
-        (m, d) points -> noise variances (S, m) of a new measurement there.
+        (m, d) points -> variances (S, m) of what a new measurement there differs from the process
+        by: its noise, and grain that nobody has seen yet.
     scale : (d,) array
         The distance over which values change.
     success : ValueAndGradient or None
@@ -126,7 +128,8 @@ def look(
     """Look at many points roughly, and draw maxima where the acquisition needs them."""
     domain = situation.domain
     points = candidates(posterior, settings, domain, rng)
-    noise, scale = new_noise(data, posterior, situation.noise_at), _common_scale(posterior)
+    noise = unexplained(data, posterior, situation.noise_at)
+    scale = _common_scale(posterior)
     success = chance(data, posterior, situation)
     given = data, posterior, pending, situation, settings, noise, scale, success
     if settings.acquisition in NEED_NO_MAXIMA:
@@ -169,7 +172,10 @@ def pick(view: View, rng: np.random.Generator) -> Pick:
 
 def _by_information(view: View) -> Pick:
     """RMES, or where it would only repeat a point what settles the answer: `Settings.settle`."""
-    values, settles = _glance(view), view.settings.settle
+    settles = view.settings.settle
+    if settles and (checked := _check(view)):
+        return checked
+    values = _glance(view)
     if settles and view.situation.domain.moving <= _DENSE:
         # the best candidate tells, mostly, what the climb would
         best = [view.best_candidate(values)]
@@ -186,6 +192,24 @@ def _by_information(view: View) -> Pick:
     if row is None or not settles:
         return chosen
     return _settled(view) or chosen
+
+
+def _check(view: View) -> Pick | None:
+    """The best value, to be measured once more where much of all values may be noise.
+
+    Ripples too short to be resolved look like noise, until a point has been measured twice.
+    """
+    data, settings = view.data, view.settings
+    if data.repeats or not data.infers_noise or not settings.repeats or data.size < _CHECK_AT:
+        return None
+    if np.add.reduce(view.posterior.noise_variance) < _CHECKED_NOISE * view.posterior.settings:
+        return None
+    row = int(np.argmax(np.where(data.share > 0.0, data.y, -np.inf)))
+    x = data.x[[row]]
+    if _coincide(x, view.pending)[0]:
+        return None
+    value = _look(view, x, *view.posterior.predict(x))
+    return Pick(x[0], float(value[0]), CHECK, row)
 
 
 def _repeats(view: View, x: Array, mean: Array, variance: Array) -> int | None:
@@ -236,13 +260,25 @@ def _by_samples(view: View, rng: np.random.Generator) -> Pick:
 
 def _by_knowledge(view: View) -> Pick:
     """The point that is expected to improve the answer most."""
-    gain = answers(view.posterior, view.noise, view.maxima)
-    function = avoiding(gain, "knowledge-gradient", view.success)
+    name, posterior = "knowledge-gradient", view.posterior
+    gain = answers(posterior, view.noise, view.maxima)
+    function = avoiding(gain, name, view.success)
     values = view.discounted(gain.screen(view.candidates, view.seen), view.candidates)
+    if posterior.grainy:
+        news = log_novelty(_SAME_GRAIN * view.scale, view.data.x)
+        function, values = avoiding(function, name, news), values + news(view.candidates)[0]
     starts = view.starts(values, _SETTLING_CLIMBS)
     found = climbed(function, starts, view.scale, view.situation.domain)
-    highest = _highest(view, function, values, found.x, found.value)
-    return _new_or_repeat(view, "knowledge-gradient", function, *highest)
+    x, value = _highest(view, function, values, found.x, found.value)
+    if not posterior.grainy:
+        return _new_or_repeat(view, name, function, x, value)
+    noise = new_noise(view.data, posterior, view.situation.noise_at)(view.data.x)
+    again = view.discounted(gain.repeated(noise), view.data.x)
+    again[_coincide(view.data.x, view.pending)] = -np.inf
+    row = int(np.argmax(again))
+    if view.settings.repeats and not view.situation.exact and again[row] > value:
+        return Pick(view.data.x[row], float(again[row]), name, row)
+    return Pick(x, value, name, None)
 
 
 def _glance(view: View) -> Array:
@@ -348,6 +384,13 @@ _SAME, _SETTLED = 0.01, 0.03
 # without a climb: both agree in 92 % of suggestions in 2 coordinates, 85 % in 3 and 88 % in 5
 # (1,350 of them on ten functions); where they do not, it is the climb that finds a new point.
 _DENSE = 3
+CHECK = "check"
+# Rows, and inferred noise as a share of the variance of the values, from which the best value is
+# measured once more if no point has been measured twice. With it the regret after 40 measurements
+# of 64 functions was 0.97 times what it was without (2,232 pairs of runs, a factor of 1.02 either
+# way): less on rugged functions, a little more on others.
+_CHECK_AT, _CHECKED_NOISE = 20, 0.25
+_SAME_GRAIN = 0.1  # length-scales within which points are taken to have the same grain
 _FEW = 4  # coordinates up to which differences of gradients are worth their price
 
 
@@ -380,6 +423,16 @@ def new_noise(
     else:
         level = np.full(posterior.settings, data.level)
     return lambda x: np.repeat(level[:, None], len(x), axis=1)
+
+
+def unexplained(
+    data: Data, posterior: Posterior, noise_at: Callable[[Array], Array] | None
+) -> NoiseAt:
+    """What a measurement at a new point differs from the process by: its noise and its grain."""
+    noise = new_noise(data, posterior, noise_at)
+    if not posterior.grainy:
+        return noise
+    return lambda x: noise(x) + posterior.grain[:, None]
 
 
 def chance(data: Data, posterior: Posterior, situation: Situation) -> ValueAndGradient | None:

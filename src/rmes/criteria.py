@@ -145,6 +145,25 @@ def log_success(kernel: Kernel, scale: Array, good: Array, failed: Array) -> Val
     return function
 
 
+def log_novelty(reach: Array, measured: Array) -> ValueAndGradient:
+    """How new a point is: log (1 - exp(-s)), s the squared distance to the nearest measured one.
+
+    Distances are in units of `reach` (d,). A point next to a measured one has the same grain, and
+    is no new chance of a good one.
+    """
+
+    def function(x: Array) -> tuple[Array, Array]:
+        offset = (x[:, None, :] - measured) / reach
+        distance = np.vecdot(offset, offset)
+        point, nearest = np.arange(len(x)), np.argmin(distance, axis=1)
+        s = np.maximum(distance[point, nearest], 1e-12)
+        new = -np.expm1(-s)
+        slope = 2.0 * (1.0 - new) / new
+        return np.log(new), slope[:, None] * offset[point, nearest] / reach
+
+    return function
+
+
 def avoiding(
     function: ValueAndGradient, name: str, success: ValueAndGradient | None
 ) -> ValueAndGradient:

@@ -94,7 +94,10 @@ def _evidence_and_gradient(model: Model, data: Data, theta: Array) -> tuple[Arra
         gradient[:, -1] = share * (1.0 - share) * by_share
     diagonal = np.einsum("mii->mi", weight)
     least = NOISE_FLOOR * levels.signal[:, None]
-    floor = data.known < least
+    floor = data.known + levels.grain[:, None] < least
+    if data.grainy:
+        own = np.where(floor, 0.0, levels.grain[:, None])
+        gradient[:, d + 1 + data.infers_noise] = 0.5 * np.vecdot(diagonal, own)
     if data.infers_noise:
         noise = levels.noise[:, None] * data.share
         floor = floor & (noise < least)

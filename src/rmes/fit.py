@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from rmes.evidence import log_evidence, log_evidence_and_gradient
 from rmes.measurements import Data
-from rmes.model import Model, bounds, length_scales, log_prior
+from rmes.model import Model
 from rmes.multistart import Climb, climb, space_filling, spread
+from rmes.rivals import LEGS, Target, Top, reconsidered, subset
 
 Array = NDArray[np.float64]
 
@@ -36,6 +35,8 @@ class Fit:
         Whether the last hyperparameter is the odds of main effects.
     pressed : bool
         Whether it was learnt from values that were pressed together.
+    grainy : bool
+        Whether the variance of grain is among the hyperparameters.
     """
 
     best: Array
@@ -44,6 +45,7 @@ class Fit:
     size: int
     main: bool = False
     pressed: bool = False
+    grainy: bool = False
 
     @property
     def settings(self) -> Array:
@@ -54,6 +56,10 @@ class Fit:
         """The one of them whose turn it is, (1, p)."""
         return self.settings[[number % len(self.settings)]]
 
+    def seen(self, data: Data) -> Data:
+        """The data as the hyperparameters see them, with grain or without."""
+        return data if data.grainy == self.grainy else replace(data, grainy=self.grainy)
+
     def to_json(self) -> dict[str, Any]:
         """All there is, in plain types."""
         return {
@@ -63,6 +69,7 @@ class Fit:
             "size": self.size,
             "main": self.main,
             "pressed": self.pressed,
+            "grainy": self.grainy,
         }
 
     @staticmethod
@@ -77,64 +84,8 @@ class Fit:
             raise ValueError("it holds a value that is not finite")
         if len(samples):
             np.linalg.cholesky(covariance)  # raises where nothing can be drawn with it
-        flags = (bool(saved.get(name, False)) for name in ("main", "pressed"))
+        flags = (bool(saved.get(name, False)) for name in ("main", "pressed", "grainy"))
         return Fit(best, covariance, samples, int(saved["size"]), *flags)
-
-
-@dataclass(frozen=True)
-class _Target:
-    """Log evidence plus log prior of the log hyperparameters within their box."""
-
-    model: Model
-    data: Data
-    main: bool = False  # whether there are main effects
-
-    @cached_property
-    def low(self) -> Array:
-        """Least values (p,)."""
-        return bounds(self.model, self.data, self.main)[0]
-
-    @cached_property
-    def high(self) -> Array:
-        """Greatest values (p,)."""
-        return bounds(self.model, self.data, self.main)[1]
-
-    @property
-    def width(self) -> Array:
-        """Sides of the box: climbs see it as the unit cube."""
-        return self.high - self.low
-
-    @property
-    def flat(self) -> bool:
-        """Whether there is no prior on the length-scales."""
-        return bool(np.isinf(self.model.length_scale.spread))
-
-    @property
-    def scales(self) -> int:
-        """Number of length-scales; they come first."""
-        return length_scales(self.model, self.data)
-
-    def __call__(self, unit: Array, _rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Values (m,) and gradients (m, p) at points of the unit cube."""
-        theta = self.low + unit * self.width
-        value, gradient = log_prior(self.model, self.data, theta)
-        evidence, slope = log_evidence_and_gradient(self.model, self.data, theta)
-        return value + evidence, (gradient + slope) * self.width
-
-    def unit(self, theta: Array) -> Array:
-        """The settings as points of the unit cube."""
-        return np.asarray((theta - self.low) / self.width)
-
-    def features(self, theta: Array) -> Array:
-        """What tells modes apart: length-scales, of which all long ones are alike."""
-        return np.asarray(2.0 * np.logaddexp(0.0, -theta[:, : self.scales]))
-
-    def density(self, theta: Array) -> Array:
-        """Values (m,) at settings (m, p); -inf outside the box."""
-        within = np.minimum(np.maximum(theta, self.low), self.high)
-        evidence = log_evidence(self.model, self.data, within)
-        prior = log_prior(self.model, self.data, theta)[0]
-        return np.where((within == theta).all(axis=1), prior + evidence, -np.inf)
 
 
 def fit(
@@ -150,18 +101,20 @@ def fit(
     A cold fit races climbs from many starts, on a subset of the data where they are many, and
     hops between the modes of the likelihood, of which a flat prior leaves several. A warm one
     moves the samples by a few Metropolis steps, and climbs from the last optimum when measurements
-    have grown by 15 %, or if there are no samples. Then the fit is also made with main effects and
-    without, and the likelier kept; so it is with the same measurements seen otherwise, pressed
-    together or not, if there is such a view of them.
+    have grown by 15 %, or if there are no samples. Then the fit is also made with grain and
+    without, and the likelier kept; so it is with main effects, and with the same measurements seen
+    otherwise, pressed together or not, if there is such a view of them.
     """
-    target = _Target(model, data, warm is not None and warm.main)
+    data = replace(data, grainy=warm is not None and warm.grainy)
+    target = Target(model, data, warm is not None and warm.main)
     samples = _affordable(samples, data.size)
     if warm is not None and (
         warm.best.shape != target.low.shape
         or (warm.main and not model.main_effects)
+        or (warm.grainy and not model.grain)
         or warm.pressed != data.pressed
     ):
-        warm, target = None, _Target(model, data)
+        warm, target = None, Target(model, replace(data, grainy=False))
     # The best setting and the curvature are good for a while where they only say around which to
     # propose samples: climbed to at every fourth measurement, the regret after 40 of them was what
     # it is (732 pairs of runs, a factor of 1.06 either way).
@@ -176,16 +129,16 @@ def fit(
             guess = (warm.covariance / np.outer(width, width))[None]
             tolerance = _LOOSE_TOLERANCE if samples else _WARM_TOLERANCE
             found = climb(target, target.unit(warm.best)[None], 1.0 / width, tolerance, guess)
-        top = _Top.of(target, found)
-        if aged and data.size >= _ENOUGH:
-            top = _reconsidered(top, otherwise, rng)
-            if top.target is not target:
-                target, warm = top.target, None  # the samples were of another model
+        climbed = top = Top.of(target, found)
+        if aged:
+            top = reconsidered(climbed, otherwise, rng)
+            if top is not climbed:
+                target, warm = top.target, None  # the samples were of another model, or mode
         best, covariance = top.best, top.covariance
     size = data.count if warm is None or aged else warm.size
     if samples == 0:
         none = np.empty((0, len(best)))
-        return Fit(best, covariance, none, size, target.main, target.data.pressed)
+        return Fit(best, covariance, none, size, *target.flags)
 
     density = target.density
     covariance = _laplace(target, best) if warm is None or aged else warm.covariance
@@ -201,82 +154,7 @@ def fit(
         turn = slice(None) if data.size <= _SMALL else [data.count % samples]
         rounds = 3 if len(best) > 6 and data.size <= _SMALL else 1
         particles[turn] = _metropolis(density, particles[turn], best, covariance, rounds, rng)
-    return Fit(best, covariance, particles, size, target.main, target.data.pressed)
-
-
-class _Top(NamedTuple):
-    """The highest end of a climb: its value, log hyperparameters and inverse curvature."""
-
-    target: _Target
-    value: float
-    best: Array
-    covariance: Array
-
-    @staticmethod
-    def of(target: _Target, found: Climb) -> "_Top":
-        top, width = int(np.argmax(found.value)), target.width
-        best = np.clip(target.low + found.x[top] * width, target.low, target.high)
-        return _Top(target, found.value[top], best, found.curvature[top] * np.outer(width, width))
-
-    @property
-    def quiet(self) -> bool:
-        """Whether there is little noise, for values that are not pressed."""
-        data = self.target.data
-        noise = np.exp(self.best[self.target.scales + 1]) if data.infers_noise else data.level
-        return bool(noise < _QUIET)
-
-
-# Nats of the log posterior that main effects must bring, or values that are pressed: about what the
-# density of the share of main effects would lose by being averaged over the prior. With main
-# effects by this rule, functions that are sums over their coordinates are left with half the
-# regret after 60 measurements (32 pairs of runs, a factor of 1.3 either way) and 0.4 times after
-# 120; others with what it was.
-_WORTH = 0.5
-_ENOUGH = 15  # rows; fewer hardly ever tell
-# The noise variance up to which values may be pressed: pressed, a noise of one size is not of one
-# size any more. With the rule, the regret after 40 measurements of 66 functions was 0.66 times what
-# it was where there is no noise (132 pairs of runs, a factor of 1.1 either way), 0.89 times at a
-# noise of 5 % of the spread, 0.94 times at 20 % and 1.00 at 50 % (264 each, 1.06). Pressed whatever
-# the noise, it was 1.08 times at 20 % and 1.09 times at 50 % (330 pairs each, 1.07), on the seeds
-# that the number was chosen on.
-_QUIET = 0.03
-# Odds of main effects from which climbs start, and factors of the length-scales found without:
-# what is a ripple of one coordinate alone can pass for noise among all of them.
-_STARTS = np.log([[0.4, 1.0], [7.0, 1.0], [20.0, 0.4]])
-
-
-def _reconsidered(
-    top: _Top, otherwise: Callable[[], Data] | None, rng: np.random.Generator
-) -> _Top:
-    """The likelier one: with main effects or without, and of the values pressed or not."""
-    target = top.target
-    if target.model.main_effects and target.scales > 1:
-        starts = top.best[None, :-1]
-        if not target.main:
-            starts = np.column_stack([np.tile(top.best, (len(_STARTS), 1)), _STARTS[:, 0]])
-            starts[:, : target.scales] += _STARTS[:, 1:]
-        rival = _rival(replace(target, main=not target.main), starts, rng)
-        if rival.value > top.value + (-_WORTH if target.main else _WORTH):
-            top = rival
-    pressed = target.data.pressed
-    if otherwise is None or not (pressed or top.quiet):
-        return top
-    rival = _rival(replace(top.target, data=otherwise()), top.best[None], rng)
-    if pressed:
-        return rival if rival.value > top.value - _WORTH or not rival.quiet else top
-    return rival if rival.value > top.value + _WORTH else top
-
-
-def _rival(target: _Target, starts: Array, rng: np.random.Generator) -> _Top:
-    """The top that is reached from the starts (m, p). Of many data a subset shows from which."""
-    x, scale, curvature = target.unit(starts), 1.0 / target.width, None
-    if target.data.size > _effort(target).few:
-        part = replace(target, data=_subset(target.data, rng))
-        found = climb(part, x, scale, _ROUGH, None, _LEGS[1], race=True)
-        best = [int(np.argmax(found.value))]
-        x, curvature = found.x[best], found.curvature[best]
-    found = climb(target, x, scale, _ROUGH, curvature, _LEGS[1], race=True)
-    return _Top.of(target, found)
+    return Fit(best, covariance, particles, size, *target.flags)
 
 
 def widened(model: Model, data: Data, learned: Fit, count: int, rng: np.random.Generator) -> Fit:
@@ -286,7 +164,7 @@ def widened(model: Model, data: Data, learned: Fit, count: int, rng: np.random.G
     Where data abound there are fewer of them, but never fewer than there were.
     """
     count = max(len(learned.samples), min(count, count * 100 // data.size))
-    target = _Target(model, data, learned.main)
+    target = Target(model, data, learned.main)
     particles = np.resize(learned.samples, (count, len(learned.best)))
     density, best, covariance = target.density, learned.best, learned.covariance
     return replace(learned, samples=_metropolis(density, particles, best, covariance, 3, rng))
@@ -301,10 +179,7 @@ _SMALL = 40  # rows up to which every sample is moved for every suggestion
 # In nats of the log posterior. The next data move the optimum by more than the warm tolerance;
 # where samples are drawn around it, the loose one is near enough.
 _COLD_TOLERANCE, _WARM_TOLERANCE, _LOOSE_TOLERANCE = 1e-6, 1e-3, 5e-3
-_ROUGH = 0.05  # to tell whether there are main effects; the next fits climb on
 _COLD_ROUNDS = 250  # a flat likelihood is climbed slowly
-_LEGS = 6, 12, 24  # rounds of a race: half of the climbs show soon that they do not win
-_LEAST = 100  # rows of a subset, or a third of the data: the subsets together cost little then
 _LEVELS = np.log([0.006, 0.05, 0.2, 0.8, 5.0, 200.0])  # to which a hop moves length-scales
 
 
@@ -312,29 +187,28 @@ class _Effort(NamedTuple):
     """How widely a cold fit searches.
 
     `starts` are random ones to climb from, half of them the best of 16; `hops` are tried from
-    the best `modes`; more than `few` rows are learned from a subset first.
+    the best `modes`.
     """
 
     starts: int
     hops: int
     modes: int
-    few: int
 
 
-def _effort(target: _Target) -> _Effort:
+def _effort(target: Target) -> _Effort:
     """A prior leaves few modes; a flat one has one for each set of coordinates that matter."""
     if target.flat:
-        return _Effort(12 + 8 * target.scales, 4, 4, 250)
-    return _Effort(4, 1, 2, 150)
+        return _Effort(12 + 8 * target.scales, 4, 4)
+    return _Effort(4, 1, 2)
 
 
-def _cold(target: _Target, rng: np.random.Generator) -> Climb:
+def _cold(target: Target, rng: np.random.Generator) -> Climb:
     """Modes that a search without any knowledge finds, or those of a subset; to be polished."""
     effort = _effort(target)
-    if target.data.size > effort.few:
-        part = replace(target, data=_subset(target.data, rng))
+    if target.data.size > target.few:
+        part = replace(target, data=subset(target.data, rng))
         # The more data, the clearer is the best mode, and the dearer are others.
-        keep = effort.modes if target.data.size <= 3 * effort.few else 1
+        keep = effort.modes if target.data.size <= 3 * target.few else 1
         return _best(part, _polish(part, _cold(part, rng)), keep)
     modes, others = _cold_starts(target, 8 * effort.starts, rng)
     order = np.argsort(-target.density(others))
@@ -358,7 +232,7 @@ def _cold(target: _Target, rng: np.random.Generator) -> Climb:
     return found
 
 
-def _polish(target: _Target, found: Climb) -> Climb:
+def _polish(target: Target, found: Climb) -> Climb:
     """Climb from the modes to their tops; where the prior is flat, on from the best one."""
     scale = 1.0 / target.width
     tolerance = _COLD_TOLERANCE if target.flat else 0.1 * _WARM_TOLERANCE
@@ -370,32 +244,23 @@ def _polish(target: _Target, found: Climb) -> Climb:
     return done
 
 
-def _race(target: _Target, starts: Array, keep: int) -> Climb:
+def _race(target: Target, starts: Array, keep: int) -> Climb:
     """Climb from all starts for a few rounds, from the best half for more, and so on."""
-    found = climb(target, starts, 1.0 / target.width, _WARM_TOLERANCE, rounds=_LEGS[0])
-    for rounds in _LEGS[1:]:
+    found = climb(target, starts, 1.0 / target.width, _WARM_TOLERANCE, rounds=LEGS[0])
+    for rounds in LEGS[1:]:
         half = _best(target, found, max(keep, len(found.x) // 2))
         found = climb(target, half.x, 1.0 / target.width, _WARM_TOLERANCE, half.curvature, rounds)
     return _best(target, found, keep)
 
 
-def _best(target: _Target, found: Climb, count: int) -> Climb:
+def _best(target: Target, found: Climb, count: int) -> Climb:
     """The best of the ends of a climb that differ from one another."""
     features = target.features(target.low + found.x * target.width)
     chosen = spread(found.value, features, count)
     return Climb(found.x[chosen], found.value[chosen], found.curvature[chosen])
 
 
-def _subset(data: Data, rng: np.random.Generator) -> Data:
-    """A third of the rows, at random; one of them has inferred noise if any has."""
-    rows = rng.choice(data.size, max(_LEAST, data.size // 3), replace=False)
-    rows = np.unique(np.append(rows, np.argmax(data.share)))
-    return replace(
-        data, x=data.x[rows], y=data.y[rows], known=data.known[rows], share=data.share[rows]
-    )
-
-
-def _cold_starts(target: _Target, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _cold_starts(target: Target, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Settings in both modes of the likelihood (4, p), and random ones (count, p)."""
     low, high, d = target.low, target.high, target.scales
     variance = float(np.var(target.data.y)) or 1.0
@@ -416,7 +281,7 @@ def _cold_starts(target: _Target, count: int, rng: np.random.Generator) -> tuple
     return np.clip(modes, low, high), np.clip(others, low, high)
 
 
-def _moves(target: _Target, settings: Array, rng: np.random.Generator) -> Array:
+def _moves(target: Target, settings: Array, rng: np.random.Generator) -> Array:
     """The settings with one length-scale moved to each level, or two of them to any level."""
     d, k = target.scales, len(_LEVELS)
     one = np.repeat(settings[:, None], k * d, axis=1)
@@ -427,7 +292,7 @@ def _moves(target: _Target, settings: Array, rng: np.random.Generator) -> Array:
     return np.asarray(np.clip(np.concatenate([moved, two]), target.low, target.high))
 
 
-def _laplace(target: _Target, best: Array) -> Array:
+def _laplace(target: Target, best: Array) -> Array:
     """Inverse of minus the Hessian at `best`, by differences of the gradient into the box."""
     unit, width = target.unit(best), target.width
     step = np.where(unit > 0.5, -1e-3, 1e-3)

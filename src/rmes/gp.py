@@ -3,6 +3,7 @@
 Notation (n rows of data, d coordinates, S settings of the hyperparameters):
 
     ℓ, v, τ²   length-scales (S, d), signal variance (S,), inferred noise variance (S,)
+    ρ          variance of grain (S,)
     K          covariance of the data (S, n, n), of `rmes.model`
     L          Cholesky factor of K;  L⁻¹ is kept, since moments then cost matrix products only
     α          K⁻¹ y, (S, n)
@@ -75,8 +76,10 @@ class Posterior:
     signal_variance : (S,) array
     noise_variance : (S,) array
         Inferred noise variance of a single measurement; 0 where all noise is known.
+    grain : (S,) array
+        Variance of what each point deviates from the process, whenever it is measured; mostly 0.
     row_noise : (S, n) array
-        Noise variance of each row of y.
+        Noise variance of each row of y, grain with it.
     inverse_factor : (S, n, n) array
         L⁻¹, lower triangular.
     alpha : (S, n) array
@@ -93,6 +96,7 @@ class Posterior:
     length_scales: Array
     signal_variance: Array
     noise_variance: Array
+    grain: Array
     row_noise: Array
     inverse_factor: Array
     alpha: Array
@@ -177,7 +181,21 @@ class Posterior:
 
     def variance_at_data(self, rows: NDArray[np.intp]) -> Array:
         """Variance (S, m) of the process at m rows of its data: r - r² (K⁻¹)_ii, r their noise."""
-        factor, noise = self.inverse_factor[:, :, rows], self.row_noise[:, rows]
+        return self._variance_behind(self.row_noise[:, rows], rows)
+
+    @property
+    def grainy(self) -> bool:
+        """Whether measured points differ from the process by more than noise."""
+        return bool(self.grain.any())
+
+    def values_at_data(self) -> tuple[Array, Array]:
+        """Mean and variance (S, n) of what is behind the noise of each row: process and grain."""
+        noise = self.row_noise - self.grain[:, None]
+        every = np.arange(len(self.x))
+        return self.y - noise * self.alpha, self._variance_behind(noise, every)
+
+    def _variance_behind(self, noise: Array, rows: NDArray[np.intp]) -> Array:
+        factor = self.inverse_factor[:, :, rows]
         return np.asarray(noise * (1.0 - noise * np.einsum("sji,sji->si", factor, factor)))
 
     def moments(self, x: Array) -> Moments:
@@ -237,7 +255,7 @@ class Posterior:
             self.model,
             np.concatenate([self.x, x]),
             np.concatenate([self.y, y], axis=1),
-            (self.length_scales, self.signal_variance, self.noise_variance),
+            (self.length_scales, self.signal_variance, self.noise_variance, self.grain),
             np.concatenate([self.row_noise, noise], axis=1),
             inverse,
             self.main,
@@ -264,7 +282,7 @@ def posterior(model: Model, data: Data, theta: Array) -> Posterior:
             raise np.linalg.LinAlgError(_singular(levels.signal[row], row_noise[row].min()))
         inverse[row], _ = dtrtri(factor, lower=1, overwrite_c=1)
     scales = np.ascontiguousarray(np.exp(theta[:, model.scales(data.x.shape[1])]))
-    hyperparameters = (scales, levels.signal, levels.noise)
+    hyperparameters = (scales, levels.signal, levels.noise, levels.grain)
     y = np.repeat(data.y[None], len(theta), axis=0)
     return _assemble(model, data.x, y, hyperparameters, row_noise, inverse, levels.main)
 
@@ -273,7 +291,7 @@ def _assemble(
     model: Model,
     x: Array,
     y: Array,
-    hyperparameters: tuple[Array, Array, Array],
+    hyperparameters: tuple[Array, Array, Array, Array],
     row_noise: Array,
     inverse: Array,
     main: MainEffects | None,

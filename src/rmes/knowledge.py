@@ -11,6 +11,9 @@ The answer will then be the place with the largest mean, and is expected to gain
 
 The means are lines in Z, and only the highest of them count. Places are finitely many: those
 given, and x itself.
+
+Where points have grain, f(x) above is what is behind the noise at x, f(x) plus its grain, and the
+best of the values that have been measured is a line as well: a flat one.
 """
 
 from collections.abc import Callable
@@ -102,6 +105,8 @@ class Knowledge:
         In units of the length-scales.
     level : (L,) array
         The means at the places.
+    measured : (1,) or (0,) array
+        The best mean of what has been measured, where there is grain.
     table : (S, n + L + 1, n) array
         Rows of L⁻¹ (of the Cholesky factor), of K⁻¹ k(X, a), and α: one product of k(x, X) with
         all of them is what a call needs, and one with its result is what the gradient needs.
@@ -112,6 +117,7 @@ class Knowledge:
     points: Array
     scaled: Array
     level: Array
+    measured: Array
     table: Array
 
     def screen(self, x: Array, seen: Screened) -> Array:
@@ -129,12 +135,16 @@ class Knowledge:
         lines *= (signal / (gp.settings * deviation[:, :, None])).astype(single)
         level, slope = np.empty((2, len(x), len(self.level) + 1), dtype=single)
         np.add.reduce(lines, out=slope[:, :-1])
-        slope[:, -1] = np.add.reduce(seen.variance / deviation) / gp.settings
+        own = (seen.variance + gp.grain[:, None]) / deviation
+        slope[:, -1] = np.add.reduce(own) / gp.settings
         here = np.add.reduce(seen.mean) / gp.settings
-        highest = np.maximum(here, self.level.max())
+        best = max([self.level.max(), *self.measured])
+        highest = np.maximum(here, best)
         level[:, :-1] = self.level - highest[:, None]
         level[:, -1] = here - highest
         risen = np.maximum.reduce(level + _Z.astype(single)[:, None, None] * slope, axis=2)
+        if len(self.measured):
+            risen = np.maximum(risen, best - highest)
         return np.asarray(np.log(np.maximum(_W @ risen, 1e-300)))
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
@@ -151,31 +161,47 @@ class Knowledge:
         prior = gp.prior_variance[:, None]
         variance = np.maximum(prior - np.vecdot(half, half), 1e-14 * prior)
         deviation = np.sqrt(variance + self.noise(x))
-        slopes = np.empty((*mean.shape, len(self.level) + 1))
-        np.subtract(k[:, :, n:], products[:, :, n:-1], out=slopes[:, :, :-1])
-        slopes[:, :, -1] = variance
+        own = len(self.level)  # the line of x itself; a flat one may follow
+        slopes = np.zeros((*mean.shape, own + 1 + len(self.measured)))
+        np.subtract(k[:, :, n:], products[:, :, n:-1], out=slopes[:, :, :own])
+        slopes[:, :, own] = variance + gp.grain[:, None]
         slopes /= deviation[:, :, None]
         levels = np.empty(slopes.shape[1:])
-        levels[:, :-1] = self.level
-        np.add.reduce(mean, out=levels[:, -1])
-        levels[:, -1] /= gp.settings
+        levels[:, :own] = self.level
+        levels[:, own] = np.add.reduce(mean) / gp.settings
+        levels[:, own + 1 :] = self.measured
         rise = expected_rise(levels, np.add.reduce(slopes) / gp.settings)
         # What k(X, x) and k(a, x) weigh in the derivative: by way of the covariances, of the mean
         # at x and of the variance at x.
-        push = rise.by_slope / deviation[:, :, None]  # (S, m, L + 1)
-        by_variance = push[:, :, -1] - 0.5 * np.vecdot(push, slopes) / deviation
+        push = rise.by_slope / deviation[:, :, None]  # (S, m, lines)
+        by_variance = push[:, :, own] - 0.5 * np.vecdot(push, slopes) / deviation
         half *= -2.0 * by_variance[:, :, None]
-        np.negative(push[:, :, :-1], out=products[:, :, n:-1])
-        products[:, :, -1] = rise.by_level[:, -1]
+        np.negative(push[:, :, :own], out=products[:, :, n:-1])
+        products[:, :, -1] = rise.by_level[:, own]
         pull = np.empty_like(k)
         np.matmul(products, self.table, out=pull[:, :, :n])
-        pull[:, :, n:] = push[:, :, :-1]
+        pull[:, :, n:] = push[:, :, :own]
         pull *= (2.0 / gp.settings) * signal
         gradient = alike.pull(pull, x, self.points)
         gradient /= np.square(scale)
         gradient = np.add.reduce(gradient)
         value = np.maximum(rise.value, 1e-300)
         return np.log(value), gradient / value[:, None]
+
+    def repeated(self, noise: Array) -> Array:
+        """Its logarithm (n,) for another measurement of each row, of noise variance (S, n).
+
+        What is behind the noise of a row has a mean and a variance of its own, so that two lines
+        are left: that of the row and a flat one, the best of all others.
+        """
+        means, variances = self.posterior.values_at_data()
+        mean = means.mean(axis=0)
+        slope = (variances / np.sqrt(variances + noise)).mean(axis=0)
+        others = np.tile(mean, (len(mean), 1))
+        np.fill_diagonal(others, self.level.max())
+        gap = np.abs(mean - np.maximum(others.max(axis=1), self.level.max()))
+        gain = slope * below_best(-gap / slope)
+        return np.asarray(np.log(np.maximum(gain, 1e-300)))
 
 
 def knowledge(posterior: Posterior, noise: Callable[[Array], Array], places: Array) -> Knowledge:
@@ -186,11 +212,13 @@ def knowledge(posterior: Posterior, noise: Callable[[Array], Array], places: Arr
     half = np.matmul(covariance, np.swapaxes(gp.inverse_factor, 1, 2))
     weight = np.matmul(half, gp.inverse_factor)
     points = np.concatenate([gp.x, places])
+    measured = gp.values_at_data()[0].mean(axis=0).max(keepdims=True) if gp.grainy else level[:0]
     return Knowledge(
         gp,
         noise,
         points,
         points / gp.length_scales[:, None, :],
         level,
+        measured,
         np.concatenate([gp.inverse_factor, weight, gp.alpha[:, None, :]], axis=1),
     )

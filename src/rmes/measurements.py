@@ -38,6 +38,9 @@ class Data:
         Mean of the given variances of single measurements, 0 if none was given.
     pressed : bool
         Whether y was pressed together (`rmes.units`); the constant holds how densely.
+    grainy : bool
+        Whether each row is taken to have a deviation of its own from a smooth function, which its
+        repeats share: grain, in `rmes.model`.
     infers_noise : bool
         Whether some measurement came without the size of its noise.
     """
@@ -52,6 +55,7 @@ class Data:
     count: int
     level: float
     pressed: bool = False
+    grainy: bool = False
     infers_noise: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,11 +4,13 @@ Log hyperparameters θ (m, p) of m settings hold, in this order:
 
     ℓ, v   length-scales and signal variance
     τ²     noise variance, if some of it is to be inferred
+    ρ      variance of grain, if rows have any: what a point deviates from a smooth function, the
+           same for all measurements of it, while their noise is new each time
     a      odds of main effects, if there are any: what they have of v against the rest
 
-and the covariance of n rows of data is K = v κ(X, X) + b² + diag(noise), (m, n, n). A constant mean
-with prior N(0, b²) is integrated out exactly by adding b² to the kernel; b = 0 is the zero mean of
-the paper.
+and the covariance of n rows of data is K = v κ(X, X) + b² + ρ I + diag(noise), (m, n, n). A
+constant mean with prior N(0, b²) is integrated out exactly by adding b² to the kernel; b = 0 is the
+zero mean of the paper.
 """
 
 from collections.abc import Iterator
@@ -54,6 +56,9 @@ class Model:
     main_effects : LogNormal or None
         Prior of the odds a / (1 - a) of main effects, the part of the function that is a sum of
         functions of one parameter each. The fit decides whether there is any; None: there is not.
+    grain : LogNormal or None
+        Prior of the variance of grain, ripples that are too short for the data to resolve. The fit
+        decides likewise, where repeats tell them from noise.
     groups : tuple of int
         The length-scale that each column of x uses, numbered from 0; () gives each its own. The
         columns of a category share one.
@@ -65,6 +70,7 @@ class Model:
     signal_variance: LogNormal = LogNormal(1.0, 1.0)
     noise_variance: LogNormal = LogNormal(0.03, 2.0)
     main_effects: LogNormal | None = LogNormal(1.0, 1.5)
+    grain: LogNormal | None = LogNormal(0.03, 2.0)
     groups: tuple[int, ...] = ()
 
     def scales(self, columns: int) -> NDArray[np.intp]:
@@ -75,7 +81,7 @@ class Model:
     def paper(kernel: Kernel) -> "Model":
         """Zero mean and flat priors: fitting is maximum likelihood within the bounds."""
         flat = LogNormal(1.0, np.inf)
-        return Model(kernel, 0.0, flat, flat, flat, main_effects=None)
+        return Model(kernel, 0.0, flat, flat, flat, main_effects=None, grain=None)
 
 
 @cache
@@ -85,19 +91,19 @@ def _alone(model: Model, columns: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(np.flatnonzero(scales == g).tolist()) for g in range(scales.max() + 1))
 
 
-# The box of log hyperparameters: length-scales, signal variance, noise variance, odds of main
-# effects. Beyond it the model is white noise or a constant, or has only main effects or none, and a
-# factor more changes nothing that can be measured.
+# The box of log hyperparameters: length-scales, signal variance, variances of noise and grain, odds
+# of main effects. Beyond it the model is white noise or a constant, or has only main effects or
+# none, and a factor more changes nothing that can be measured.
 _BOUNDS = np.log([[5e-3, 2e2], [1e-4, 1e4], [1e-8, 1e2], [3e-3, 3e2]])
 
 
 def bounds(model: Model, data: Data, main: bool = False) -> tuple[Array, Array]:
     """Bounds (p,), (p,) of the log hyperparameters.
 
-    In this order: length-scales, signal variance, noise variance if it is inferred, odds of main
-    effects if there are any.
+    In this order: length-scales, signal variance, noise variance if it is inferred, variance of
+    grain and odds of main effects if there are any.
     """
-    kinds = [0] * length_scales(model, data) + [1] + [2] * data.infers_noise + [3] * main
+    kinds = [0] * length_scales(model, data) + [1] + [2] * _variances(data) + [3] * main
     return _BOUNDS[kinds, 0], _BOUNDS[kinds, 1]
 
 
@@ -106,16 +112,22 @@ def length_scales(model: Model, data: Data) -> int:
     return max(model.groups) + 1 if model.groups else data.x.shape[1]
 
 
+def _variances(data: Data) -> int:
+    """How many of those of noise and grain are hyperparameters."""
+    return int(data.infers_noise) + int(data.grainy)
+
+
 def _has_main(model: Model, data: Data, theta: Array) -> bool:
     """Whether the last of the log hyperparameters (m, p) is the odds of main effects."""
-    return bool(theta.shape[1] > length_scales(model, data) + 1 + data.infers_noise)
+    return bool(theta.shape[1] > length_scales(model, data) + 1 + _variances(data))
 
 
 class Levels(NamedTuple):
-    """All but the length-scales of m settings: variances (m,) of signal and noise, main effects."""
+    """All but the length-scales of m settings: variances (m,), and main effects."""
 
     signal: Array
     noise: Array
+    grain: Array
     main: MainEffects | None
 
 
@@ -123,12 +135,13 @@ def levels_of(model: Model, data: Data, theta: Array) -> Levels:
     """What log hyperparameters (m, p) stand for."""
     d = length_scales(model, data)
     noise = np.exp(theta[:, d + 1]) if data.infers_noise else np.zeros(len(theta))
+    grain = np.exp(theta[:, d + _variances(data)]) if data.grainy else np.zeros(len(theta))
     main = None
     if _has_main(model, data, theta):
         columns = data.x.shape[1]
         precision = np.exp(-2.0 * theta[:, None, model.scales(columns)])
         main = MainEffects(expit(theta[:, -1])[:, None, None], precision, _alone(model, columns))
-    return Levels(np.exp(theta[:, d]), noise, main)
+    return Levels(np.exp(theta[:, d]), noise, grain, main)
 
 
 # Length-scales of one function are alike: so much of the prior variance of their logarithms is
@@ -141,7 +154,9 @@ _FREE = 4
 
 
 @cache
-def prior(model: Model, scales: int, infers_noise: bool, main: bool = False) -> tuple[Array, Array]:
+def prior(
+    model: Model, scales: int, infers_noise: bool, grainy: bool = False, main: bool = False
+) -> tuple[Array, Array]:
     """Mean (p,) and precision (p, p) of the normal prior of the log hyperparameters.
 
     `scales` is the number of length-scales. With a the share that is common to them and b = (1 - a)
@@ -150,6 +165,8 @@ def prior(model: Model, scales: int, infers_noise: bool, main: bool = False) -> 
     """
     priors = [model.length_scale] * scales + [model.signal_variance]
     priors += [model.noise_variance] * infers_noise
+    if grainy and model.grain is not None:
+        priors.append(model.grain)
     if main and model.main_effects is not None:
         priors.append(model.main_effects)
     mean = np.log([each.median for each in priors])
@@ -165,7 +182,7 @@ def prior(model: Model, scales: int, infers_noise: bool, main: bool = False) -> 
 def log_prior(model: Model, data: Data, theta: Array) -> tuple[Array, Array]:
     """Log prior density of log hyperparameters (m, p), up to a constant, and its gradient."""
     scales, main = length_scales(model, data), _has_main(model, data, theta)
-    mean, precision = prior(model, scales, data.infers_noise, main)
+    mean, precision = prior(model, scales, data.infers_noise, data.grainy, main)
     offset = theta - mean
     pull = offset @ precision
     return -0.5 * np.vecdot(offset, pull), -pull
@@ -213,6 +230,6 @@ def covariances(model: Model, data: Data, theta: Array) -> Iterator[tuple[int, A
 
 
 def row_noise_of(data: Data, levels: Levels) -> Array:
-    """Noise variance (m, n) of each row, at least NOISE_FLOOR of the signal variance."""
-    given = data.known + levels.noise[:, None] * data.share
+    """Variance (m, n) of noise and grain of each row, at least NOISE_FLOOR of the signal's."""
+    given = data.known + levels.noise[:, None] * data.share + levels.grain[:, None]
     return np.asarray(np.maximum(given, NOISE_FLOOR * levels.signal[:, None]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rmes import saved
 from rmes.answer import Belief, believe, best_anywhere, best_measured, prospects
-from rmes.choice import chance, new_noise
+from rmes.choice import CHECK, chance, new_noise
 from rmes.fit import Fit, fit, widened
 from rmes.gp import Posterior
 from rmes.measurements import Data
@@ -520,7 +520,7 @@ class Optimizer:
                     )
                     if learned.pressed != pressed:
                         data, units = self._data(learned.pressed)
-            self._known = _Knowledge(data, units, learned, self._model)
+            self._known = _Knowledge(learned.seen(data), units, learned, self._model)
         return self._known
 
     def _ponder(self) -> _Knowledge:
@@ -592,6 +592,8 @@ def _interval(units: Units, belief: Belief) -> tuple[float, float]:
 
 
 def _reason(found: Suggestion, units: Units) -> str:
+    if found.acquisition == CHECK:
+        return "the best value once more, to tell ripples from noise"
     if found.acquisition == "rmes":
         return f"expected to tell {math.exp(found.value):.2g} nats about the best value"
     if found.acquisition == "knowledge-gradient":

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from rmes import gp, maxima
-from rmes.choice import candidates, look, new_noise, pick
+from rmes.choice import candidates, look, pick, unexplained
 from rmes.criteria import acquire
 from rmes.fit import Fit, fit
 from rmes.gp import Posterior
@@ -33,7 +33,7 @@ class Suggestion:
     value : float
         The acquisition there (the logarithm for those in `LOGARITHMS`); RMES to three digits.
     acquisition : str
-        The one that chose it.
+        The one that chose it; "check" for a value that is measured again to see how noisy it is.
     repeats : int or None
         The row of the data that x repeats, if it does.
     fit : Fit
@@ -80,6 +80,7 @@ def suggest(
     situation = situation or Situation.plain(data.x.shape[1])
     with small_work(data.size):
         learned = fit(settings.model, data, rng, settings.samples, warm)
+        data = learned.seen(data)
         theta = in_turn(data, pending, situation, learned)
         posterior = posterior_given(data, pending, settings.model, theta, situation.noise_at)
         return choose(data, posterior, pending, situation, settings, rng, learned)
@@ -107,7 +108,7 @@ def posterior_given(
     posterior = gp.posterior(model, data, theta)
     if len(pending):
         mean, _ = posterior.predict(pending)
-        noise = new_noise(data, posterior, noise_at)(pending)
+        noise = unexplained(data, posterior, noise_at)(pending)
         posterior = posterior.condition(pending, mean, noise)
     return posterior
 
@@ -136,7 +137,7 @@ def worth(
     """Log RMES of a new measurement, as a function of x: what a map of the information shows."""
     points = candidates(posterior, settings, situation.domain, rng)
     drawn = maxima.from_paths(posterior, settings.maxima, points, situation.domain, rng)
-    noise = new_noise(data, posterior, situation.noise_at)
+    noise = unexplained(data, posterior, situation.noise_at)
     return acquire("rmes", posterior, noise, drawn, data.size)
 
 
