@@ -1163,3 +1163,34 @@ def test_a_run_with_main_effects_goes_on_as_it_was():
     best = opt.recommend()
     assert best.params["c"] == "y"
     assert measure(best.params) > 3.0  # of 3.2
+
+
+def ripples(params):
+    """A bowl whose ripples cannot be resolved; its best value is next to 0.6."""
+    bowl = -3.0 * ((params["a"] - 0.4) ** 2 + (params["b"] - 0.4) ** 2)
+    return bowl + 0.6 * np.sin(1e4 * params["a"])
+
+
+def test_ripples_are_not_reported_as_noise_and_the_answer_is_on_top_of_one():
+    opt = rmes.Optimizer({"a": (0.0, 1.0), "b": (0.0, 1.0)}, "maximize", seed=0)
+    rng, resumed = np.random.default_rng(0), None
+    for number in range(40):
+        trial = opt.ask()
+        value = ripples(trial.params) + 0.03 * rng.standard_normal()
+        opt.tell(trial, value)
+        if resumed is not None:  # grain and all
+            assert resumed.ask() == trial
+            resumed.tell(trial, value)
+        elif number == 30:
+            assert opt.learned.grainy
+            resumed = rmes.Optimizer.from_json(opt.to_json())
+    checks = [each for each in opt.trials if "to tell ripples from noise" in each["reason"]]
+    assert len(checks) == 1
+    assert opt.predict_noise([{"a": 0.5, "b": 0.5}])[0] < 0.1
+    answer, outlook = opt.recommend(), opt.outlook()
+    assert ripples(answer.params) > 0.45  # where the bowl alone has 0
+    assert answer.interval[0] < ripples(answer.params) < answer.interval[1]
+    assert outlook.optimum_interval[0] < 0.6 < outlook.optimum_interval[1]
+    mean, sd = opt.predict([answer.params, {"a": 0.4, "b": 0.4}])
+    assert mean[0] == pytest.approx(answer.mean)
+    assert sd[1] > 0.2  # a new point may be on a ripple or under one

@@ -32,7 +32,8 @@ class Settings:
     climbs : int
         How many of them are climbed from.
     repeats : bool
-        Whether to measure a point again that is worth as much as a new one, within 1 %.
+        Whether to measure a point again that is worth as much as a new one, within 1 %; and, with
+        `settle`, the best one where much of all values may be noise, to tell ripples from it.
     settle : bool
         Whether "rmes" leaves such a choice to the knowledge gradient: where more information about
         the maximum is to be had only by measuring a point again, the point is measured that is
