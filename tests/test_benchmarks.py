@@ -80,6 +80,7 @@ def row(tool, seed, answer, name="branin", noise=0.2, budget=40, **more):
         "peak_mb": 1.0,
         "repeats": 0,
         "cpu_model": "one",
+        "commit": "today",
         "date": "2026-01-01",
     } | more
 
@@ -249,10 +250,11 @@ def test_functions_added_later_are_ranked_apart():
     assert "| rmes   | 2.00" in others
 
 
-def test_times_are_compared_in_pairs_on_one_kind_of_processor():
+def test_times_are_compared_in_pairs_of_one_commit_on_one_kind_of_processor():
     rows = [row("rmes", seed, 1.0) for seed in range(3)]
     rows += [row("optuna-gp", seed, 1.0, cpu_seconds=[0.1 * (2 + seed), 9.0]) for seed in range(3)]
     rows.append(row("optuna-tpe", 0, 1.0, cpu_model="another"))
+    rows.append(row("bayes-opt", 0, 1.0, commit="yesterday"))
     head, _, *lines = regret_page.time_table(rows).splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (head, *lines)]
     assert cells == [

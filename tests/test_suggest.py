@@ -358,7 +358,13 @@ def test_the_best_value_is_measured_once_more_where_much_may_be_noise():
     np.testing.assert_array_equal(found.x, x[best])
     assert chosen(merge(x, y), pending=x[[best]]) != "check"  # it is being measured
     assert chosen(merge(x[:15], y[:15])) != "check"  # too early
-    assert chosen(merge(np.vstack([x, x[:1]]), np.append(y, y[0]))) != "check"  # there is a repeat
+    twice = np.vstack([x, x[[best]]])
+    assert chosen(merge(twice, np.append(y, y[best] - 0.8))) != "check"  # it is noise
+    again = suggest(merge(twice, np.append(y, y[best] - 0.25)), none(2), QUICK, start())
+    assert again.acquisition == "check"  # they agree: by chance?
+    assert again.repeats == np.argsort(-y)[1]
+    often = np.vstack([x, x[:3]])
+    assert chosen(merge(often, np.append(y, y[:3]))) != "check"  # asked often enough
     assert chosen(merge(x, y, 0.05)) != "check"  # the noise is known
     for other in ({"repeats": False}, {"settle": False}):
         assert chosen(merge(x, y), settings=replace(QUICK, **other)) != "check"
