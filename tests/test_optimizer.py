@@ -1191,6 +1191,10 @@ def test_ripples_are_not_reported_as_noise_and_the_answer_is_on_top_of_one():
     assert ripples(answer.params) > 0.45  # where the bowl alone has 0
     assert answer.interval[0] < ripples(answer.params) < answer.interval[1]
     assert outlook.optimum_interval[0] < 0.6 < outlook.optimum_interval[1]
+    batch = opt.ask(n=8)  # nobody knows the grain of a pending point, but it is one
+    places = np.array([list(trial.params.values()) for trial in batch])
+    apart = np.linalg.norm(places[:, None] - places, axis=2) + np.eye(8)
+    assert apart.min() > 1e-3
     mean, sd = opt.predict([answer.params, {"a": 0.4, "b": 0.4}])
     assert mean[0] == pytest.approx(answer.mean)
     assert sd[1] > 0.2  # a new point may be on a ripple or under one

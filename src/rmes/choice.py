@@ -268,16 +268,16 @@ def _by_knowledge(view: View) -> Pick:
     function = avoiding(gain, name, view.success)
     values = view.discounted(gain.screen(view.candidates, view.seen), view.candidates)
     if posterior.grainy:
-        news = log_novelty(_SAME_GRAIN * view.scale, view.data.x)
+        news = log_novelty(_SAME_GRAIN * view.scale, posterior.x)
         function, values = avoiding(function, name, news), values + news(view.candidates)[0]
     starts = view.starts(values, _SETTLING_CLIMBS)
     found = climbed(function, starts, view.scale, view.situation.domain)
     x, value = _highest(view, function, values, found.x, found.value)
     if not posterior.grainy:
         return _new_or_repeat(view, name, function, x, value)
-    noise = new_noise(view.data, posterior, view.situation.noise_at)(view.data.x)
-    again = view.discounted(gain.repeated(noise), view.data.x)
-    again[_coincide(view.data.x, view.pending)] = -np.inf
+    noise = new_noise(view.data, posterior, view.situation.noise_at)(posterior.x)
+    again = view.discounted(gain.repeated(noise), posterior.x)
+    again[_coincide(posterior.x, view.pending)] = -np.inf  # the last rows are those of pending ones
     row = int(np.argmax(again))
     if view.settings.repeats and not view.situation.exact and again[row] > value:
         return Pick(view.data.x[row], float(again[row]), name, row)

@@ -372,7 +372,7 @@ def demo(
         float | None, typer.Option(min=0.0, help="Standard deviation of the noise.")
     ] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="How many measurements.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the suggestions.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the suggestions.")] = 2,
     output: Annotated[
         str, typer.Option("--output", "-o", help="A .png, .pdf or .svg file.")
     ] = "demo.png",

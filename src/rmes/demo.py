@@ -419,7 +419,7 @@ def _draw_answers(axis: Axes, done: Run) -> None:
 
 
 def main(
-    seed: int = 1,
+    seed: int = 2,
     *,
     problem: str = "branin",
     noise_sd: float | None = None,
@@ -451,7 +451,7 @@ def main(
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Those of `main`, from the command line."""
     parser = argparse.ArgumentParser("rmes.demo", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("seed", nargs="?", type=int, default=2)
     parser.add_argument("--problem", choices=PROBLEMS, default="branin")
     parser.add_argument("--noise-sd", type=float, help="standard deviation of the noise")
     parser.add_argument("--budget", type=int, help="how many measurements")
