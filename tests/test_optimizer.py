@@ -1198,3 +1198,20 @@ def test_ripples_are_not_reported_as_noise_and_the_answer_is_on_top_of_one():
     mean, sd = opt.predict([answer.params, {"a": 0.4, "b": 0.4}])
     assert mean[0] == pytest.approx(answer.mean)
     assert sd[1] > 0.2  # a new point may be on a ripple or under one
+
+
+def test_exact_and_noisy_values_of_a_rippled_function_are_told_together():
+    """A row that is known exactly has no noise left to learn, only grain."""
+    opt = rmes.Optimizer({"a": (0.0, 1.0), "b": (0.0, 1.0)}, "maximize", seed=0)
+    rng = np.random.default_rng(0)
+    for number in range(36):
+        start = {"a": float(rng.random()), "b": float(rng.random())}
+        params = start if number < 6 else opt.ask().params
+        value = ripples(params) + 0.02 * rng.standard_normal()
+        exact = number % 3 == 0
+        again = number < 12 and not exact
+        opt.tell(params, [value, value + 0.01] if again else value, noise_sd=0.0 if exact else None)
+    assert opt.learned.grainy
+    assert len(opt.ask(n=3)) == 3
+    assert np.isfinite(opt.recommend().interval).all()
+    assert np.isfinite(opt.outlook().optimum_interval).all()

@@ -200,7 +200,8 @@ class Knowledge:
         others = np.tile(mean, (len(mean), 1))
         np.fill_diagonal(others, self.level.max())
         gap = np.abs(mean - np.maximum(others.max(axis=1), self.level.max()))
-        gain = slope * below_best(-gap / slope)
+        gain, unsure = np.zeros_like(gap), slope > 1e-12 * gap  # others are known, or far too low
+        gain[unsure] = slope[unsure] * below_best(-gap[unsure] / slope[unsure])
         return np.asarray(np.log(np.maximum(gain, 1e-300)))
 
 

@@ -593,7 +593,7 @@ def _interval(units: Units, belief: Belief) -> tuple[float, float]:
 
 def _reason(found: Suggestion, units: Units) -> str:
     if found.acquisition == CHECK:
-        return "the best value once more, to tell ripples from noise"
+        return "one of the best values once more, to tell ripples from noise"
     if found.acquisition == "rmes":
         return f"expected to tell {math.exp(found.value):.2g} nats about the best value"
     if found.acquisition == "knowledge-gradient":
